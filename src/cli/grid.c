@@ -5,6 +5,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "cli/cli.h"
 #include "lib/base/alloc.h"
 
 enum { GAP = 2, COLUMN_MIN = 8, CELL_BYTES = 1024, COLUMNS_MAX = 24 };
@@ -216,4 +217,34 @@ void grid_print(const struct grid *grid, FILE *out)
 void grid_print_rows(const struct grid *grid, FILE *out, size_t rows)
 {
     columns_print(grid, out, rows, "\033[K");
+}
+
+static void quiet_print(const json_t *list, const char *id)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach (list, i, row) {
+        char *text = cleaned(json_text_of(row, id));
+        printf("%s\n", text);
+        free(text);
+    }
+}
+
+void grid_print_list(const struct cli *cli, const json_t *list, const char *id, struct grid *grid,
+                     void (*add_row)(struct grid *grid, const json_t *row))
+{
+    const json_t *row;
+    size_t i;
+
+    if (cli->json) {
+        cli_print_json(list);
+    } else if (cli->quiet) {
+        quiet_print(list, id);
+    } else {
+        json_array_foreach (list, i, row) {
+            add_row(grid, row);
+        }
+        grid_print(grid, stdout);
+    }
 }
