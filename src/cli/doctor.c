@@ -156,9 +156,8 @@ const struct command row_doctor = {
     .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_max = 1,
     .takes = TAKES_SANDBOX,
-    .about =
-        "-q prints the points alone that ask for something. The exit code is 1 if a part that\n"
-        "every sandbox needs is missing.",
+    .about = "-q prints only the points that ask for something. The exit code is 1 if a part\n"
+             "that every sandbox needs is missing.",
     .examples = "sudo atoll doctor\n"
                 "atoll doctor i7i90cqta19ry4sptnylp",
 };
