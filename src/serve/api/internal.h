@@ -390,6 +390,7 @@ void handle_refresh(struct call *call, const json_t *body);
 void handle_network(struct call *call, const json_t *body);
 void handle_pause(struct call *call, const json_t *body);
 void handle_resume(struct call *call, const json_t *body);
+void handle_lineage(struct call *call, const json_t *body);
 void handle_fork(struct call *call, const json_t *body);
 void handle_snapshot(struct call *call, const json_t *body);
 void handle_snapshots(struct call *call, const json_t *body);
@@ -416,6 +417,7 @@ void handle_session_end(struct call *call, const json_t *body);
 bool stream_screen(struct call *call);
 void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);
 void handle_dashboard_build(struct call *call, const json_t *body);

@@ -29,6 +29,7 @@ static const struct route routes[] = {
     {"PUT",    "/sandboxes/{}/network",                       handle_network,                ACCESS_KEY,          BODY_REQUIRED, 1 * MIB,  0,        NULL},
     {"POST",   "/sandboxes/{}/pause",                         handle_pause,                  ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/resume",                        handle_resume,                 ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/{}/lineage",                       handle_lineage,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/fork",                          handle_fork,                   ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/snapshots",                     handle_snapshot,               ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"GET",    "/snapshots",                                  handle_snapshots,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
@@ -123,6 +124,7 @@ static const struct route routes[] = {
     {"POST",   "/dashboard/links",                            handle_link_make,              ACCESS_KEY,          BODY_OPTIONAL, 4 * KIB,  NO_CORS | NO_STORE | READS, NULL},
     {"GET",    "/dashboard/sandboxes/{}/stream/{}",           NULL,                          ACCESS_PAGE,         BODY_NONE,     64 * KIB, NO_CORS | WRITES, stream_screen},
     {"GET",    "/dashboard/health",                           handle_dashboard_health,       ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/sandboxes",                        handle_dashboard_sandboxes,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds",                           handle_dashboard_builds,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds/statuses",                  handle_dashboard_statuses,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
     {"GET",    "/dashboard/builds/{}",                        handle_dashboard_build,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
