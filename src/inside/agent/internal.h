@@ -63,6 +63,8 @@ struct agent {
     struct agent_limits limits;
     size_t output_kept_bytes; /* of each process while nobody reads it */
 
+    unsigned tunnels_n; /* tunnel.h */
+
     struct rlimit nofile; /* the limit that processes are started with; the agent's own is raised */
 };
 
