@@ -1,5 +1,8 @@
 /* command_list.h - every command, in the order of help. Included where COMMAND() is defined; its
  * row is row_NAME, in its own file. */
+COMMAND(exec)
+COMMAND(connect)
+COMMAND(cp)
 COMMAND(logs)
 COMMAND(mcp)
 COMMAND(tool)

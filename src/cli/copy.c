@@ -13,6 +13,7 @@
 
 #include "cli/entry.h"
 #include "cli/remote.h"
+#include "cli/sandboxes.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
 #include "lib/base/fd.h"
@@ -30,8 +31,10 @@ static int place_sandbox(const struct endpoint *endpoint, const char *id, struct
                          struct err *err)
 {
     bool resumed = false;
-    int r = link_open(endpoint, id, &out->link, &resumed, err);
+    char full[ID_SANDBOX_LEN + 1];
+    int r = sandbox_find(endpoint, id, full, err);
 
+    r = r < 0 ? r : link_open(endpoint, full, &out->link, &resumed, err);
     if (r == 0 && resumed) {
         (void)fprintf(stderr, "Resumed sandbox %s.\n", id);
     }
@@ -77,8 +80,7 @@ int place_open(const struct endpoint *endpoint, const char *text, const char *us
         return place_volume(endpoint, text + strlen(VOLUME_PREFIX), out, err);
     }
     if (!colon || (slash && slash < colon) ||
-        !str_copy(id, sizeof(id), (struct str){text, (size_t)(colon - text)}) ||
-        !entry_id_ok(id)) {
+        !str_copy(id, sizeof(id), (struct str){text, (size_t)(colon - text)}) || !entry_id_ok(id)) {
         return path_set(out, text, err);
     }
     out->kind = PLACE_SANDBOX;
@@ -305,7 +307,9 @@ static int streams_run(struct copy *copy, int sockets[2], struct err *err)
     if (remote_signals_open(&signals, err) < 0 || pipe(stop) < 0) {
         return -EMFILE;
     }
-    struct watcher watcher = {.copy = copy, .signals = signals.fd, .stop = stop[0],
+    struct watcher watcher = {.copy = copy,
+                              .signals = signals.fd,
+                              .stop = stop[0],
                               .socket = sockets[0],
                               .shows = !copy->quiet && terminal_is(stderr) &&
                                        copy->to->kind != PLACE_PIPE};
@@ -338,8 +342,12 @@ int copy_run(struct place *from, struct place *to, bool quiet, struct err *err)
     if (r < 0) {
         return r;
     }
-    struct copy copy = {.from = from, .to = to, .quiet = quiet, .mode = from->mode,
-                        .bytes = from->bytes, .tree = from->type == PLACE_DIRECTORY};
+    struct copy copy = {.from = from,
+                        .to = to,
+                        .quiet = quiet,
+                        .mode = from->mode,
+                        .bytes = from->bytes,
+                        .tree = from->type == PLACE_DIRECTORY};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0) {
         return err_sys(err, "make a socket");
     }

@@ -38,10 +38,10 @@ struct place {
 
 struct copy {
     struct place *from, *to;
-    bool tree;       /* what travels is a tar stream */
+    bool tree; /* what travels is a tar stream */
     bool quiet;
-    mode_t mode;     /* of a file */
-    int64_t bytes;   /* of a file; -1: not known */
+    mode_t mode;   /* of a file */
+    int64_t bytes; /* of a file; -1: not known */
     atomic_llong moved;
     atomic_bool spoilt;    /* what comes is not the whole */
     atomic_bool cancelled; /* a signal came */

@@ -77,9 +77,17 @@ static int tar_await(pid_t pid, struct err *err)
 /* Names of users here mean nothing there. */
 static int tree_send(const struct copy *copy, int out, struct err *err)
 {
-    const char *argv[] = {"tar",       "-C",         copy->from->path, "--format=gnu",
-                          "--owner=0", "--group=0", "--numeric-owner", "-cf",
-                          "-",         ".",          NULL};
+    const char *argv[] = {"tar",
+                          "-C",
+                          copy->from->path,
+                          "--format=gnu",
+                          "--owner=0",
+                          "--group=0",
+                          "--numeric-owner",
+                          "-cf",
+                          "-",
+                          ".",
+                          NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
@@ -91,8 +99,8 @@ static int tree_send(const struct copy *copy, int out, struct err *err)
     (void)posix_spawnattr_init(&attributes);
     (void)posix_spawnattr_setsigmask(&attributes, &none);
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    int error = posix_spawnp(&pid, "tar", &actions, &attributes, (char *const *)(uintptr_t)argv,
-                             environ);
+    int error =
+        posix_spawnp(&pid, "tar", &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)posix_spawnattr_destroy(&attributes);
     return error ? err_code(err, error, "start tar") : tar_await(pid, err);
@@ -208,7 +216,7 @@ static int tree_receive(struct copy *copy, int in, struct err *err)
 
 int local_receive(struct copy *copy, int in, struct err *err)
 {
-    return copy->tree                          ? tree_receive(copy, in, err)
+    return copy->tree                        ? tree_receive(copy, in, err)
            : copy->to->type == PLACE_SPECIAL ? special_receive(copy, in, err)
                                              : file_receive(copy, in, err);
 }

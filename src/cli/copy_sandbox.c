@@ -145,8 +145,9 @@ static int tar_run(struct copy *copy, const struct place *place, const char *con
     int r = remote_run(&plan, &end, err);
 
     if (r < 0 && end.unstartable) {
-        return err_set(err, -r, "start tar in sandbox %s: %.120s; without it directories cannot be "
-                                "copied, but single files can",
+        return err_set(err, -r,
+                       "start tar in sandbox %s: %.120s; without it directories cannot be "
+                       "copied, but single files can",
                        place->link.id, ours(err->msg));
     }
     if (r == 0 && end.code != 0) {

@@ -36,7 +36,7 @@ struct directory {
 struct extract {
     struct archive *archive;
     int root;
-    unsigned number; /* of the next temporary name */
+    unsigned number;               /* of the next temporary name */
     struct directory *directories; /* the last comes first */
     atomic_int *skipped;
 };
@@ -182,8 +182,8 @@ static int file_make(struct extract *x, struct archive_entry *entry, int dir, co
     char temporary[TEMPORARY_BYTES];
 
     temporary_name(x, temporary);
-    scoped_fd fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                          0600);
+    scoped_fd fd =
+        openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
         return fail(err, "write", last);
     }

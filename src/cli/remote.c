@@ -190,8 +190,8 @@ static int on_news(void *ctx, struct remote_request *request)
     struct frame frame;
     int r;
 
-    while (!remote->over && (r = frame_read(buf_str(&request->answer), PROCESS_MESSAGE_BYTES_MAX,
-                                            &frame)) != 0) {
+    while (!remote->over &&
+           (r = frame_read(buf_str(&request->answer), PROCESS_MESSAGE_BYTES_MAX, &frame)) != 0) {
         if (r < 0) {
             remote_over(remote, err_set(remote->err, EPROTO, "the sandbox sent no valid stream"));
             return r;
@@ -243,7 +243,7 @@ static bool sandbox_is_there(struct remote *remote)
 
     (void)snprintf(path, sizeof(path), "/sandboxes/%s", link->id);
     int r = endpoint_call(&link->endpoint, "GET", path, NULL, &answer, &err);
-    if (r == -EPROTO || r == -ENOENT) {
+    if (r == -EPROTO || r == -CALL_NOT_FOUND) {
         remote_over(remote, err_set(remote->err, ENOENT,
                                     "sandbox %s has ended, and the command with it", link->id));
     } else if (r == 0 && strcmp(json_text_of(answer, "state"), "paused") == 0) {
@@ -329,8 +329,8 @@ static void input_send(struct remote *remote, size_t n)
     const char *kind = remote->plan->process.cols > 0 ? "pty" : "stdin";
 
     buf_clear(body);
-    if (buf_printf(body, "{\"process\":{\"pid\":%u},\"input\":{\"%s\":\"", remote->end->pid,
-                   kind) < 0 ||
+    if (buf_printf(body, "{\"process\":{\"pid\":%u},\"input\":{\"%s\":\"", remote->end->pid, kind) <
+            0 ||
         base64_encode(body, remote->chunk, n, BASE64_STD) < 0 || buf_printf(body, "\"}}") < 0) {
         abort(); /* INPUT_REQUEST_BYTES_MAX has room for a chunk */
     }
@@ -476,9 +476,9 @@ static void cancel_check(struct remote *remote)
 static void turn(struct remote *remote)
 {
     const struct remote_plan *plan = remote->plan;
-    struct curl_waitfd fds[2] = {{.fd = plan->signals ? plan->signals->fd : -1,
-                                  .events = CURL_WAIT_POLLIN},
-                                 {.fd = plan->input, .events = CURL_WAIT_POLLIN}};
+    struct curl_waitfd fds[2] = {
+        {.fd = plan->signals ? plan->signals->fd : -1, .events = CURL_WAIT_POLLIN},
+        {.fd = plan->input, .events = CURL_WAIT_POLLIN}};
     unsigned skip = plan->signals ? 0 : 1;
     int running, wait_ms = remote->retry_ms ? LOST_WAIT_MS : POLL_MS;
 

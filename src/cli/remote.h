@@ -18,7 +18,8 @@
 #include "lib/rpc/process.h"
 
 enum {
-    REMOTE_SIGNALLED = 128, /* the exit code of a program that a signal ended: this and its number */
+    REMOTE_SIGNALLED =
+        128, /* the exit code of a program that a signal ended: this and its number */
 };
 
 /* SIGINT, SIGTERM, SIGHUP and SIGWINCH as a descriptor: none of them ends us while it exists. */
@@ -32,14 +33,15 @@ struct remote_plan { /* borrowed */
     const struct link *link;
     const char *user; /* NULL: the sandbox's default */
     struct process_plan process;
-    int input;   /* a descriptor that is read to its end; -1: the program has no input */
+    int input; /* a descriptor that is read to its end; -1: the program has no input */
     /* What input has ended before its source was through: the program is killed. NULL: never. */
     const atomic_bool *input_spoilt;
     const atomic_bool *cancelled; /* set: the program is killed, and the run fails; or NULL */
-    bool terminal; /* input is a terminal: its size goes along */
-    bool detach;   /* the program goes on alone as soon as it has begun */
+    bool terminal;                /* input is a terminal: its size goes along */
+    bool detach;                  /* the program goes on alone as soon as it has begun */
     bool ends_at_once; /* a signal ends the run, and the program is left to its sandbox */
-    int keep_alive_s;  /* the sandbox lives at least that long from now on; 0: it ends when it does */
+    int keep_alive_s;  /* the sandbox lives at least that long from now on; 0: it ends when it does
+                        */
     const struct remote_signals *signals; /* NULL: they are another thread's */
     /* Takes output; a negative answer ends the program and the run. */
     int (*output)(void *ctx, bool is_stderr, struct str data);
@@ -49,7 +51,7 @@ struct remote_plan { /* borrowed */
 
 struct remote_end {
     uint32_t pid;
-    int code;        /* as a shell has it */
+    int code;         /* as a shell has it */
     bool interrupted; /* a signal to us was the end of it */
     bool unstartable; /* there is no such program, or it cannot be started: the error says which */
 };

@@ -60,8 +60,7 @@ static void options_set(struct remote_request *request, int keepalive_s)
     (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, buf_at(&request->body));
     if (keepalive_s > 0) {
         (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-        (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME,
-                               (long)keepalive_s * SILENT_KEEPALIVES);
+        (void)curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)keepalive_s * SILENT_KEEPALIVES);
     }
 }
 

@@ -27,8 +27,8 @@ struct remote_request {
 void remote_request_init(struct remote_request *request, size_t body_max);
 void remote_request_fini(struct remote_request *request, CURLM *multi);
 
-/* Sends what is in `body` to the agent, or to the API when `type` is NULL. With a keepalive the agent
- * gives signs of life, and a connection without them is lost; 0: none. */
+/* Sends what is in `body` to the agent, or to the API when `type` is NULL. With a keepalive the
+ * agent gives signs of life, and a connection without them is lost; 0: none. */
 must_check int remote_request_send(struct remote_request *request, CURLM *multi,
                                    const struct link *link, const char *path, const char *type,
                                    const char *user, int keepalive_s, struct err *err);

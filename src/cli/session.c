@@ -8,6 +8,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "cli/sandboxes.h"
+
 enum {
     COLS_DEFAULT = 80,
     ROWS_DEFAULT = 24,
@@ -20,6 +22,33 @@ enum {
 const char *const session_shell[] = {
     "/bin/sh", "-c",
     "s=${SHELL:-}; [ -x \"$s\" ] || s=$(command -v bash || echo /bin/sh); exec \"$s\" -l", NULL};
+
+int session_link(const struct cli *cli, const char *word, struct link *out, struct err *err)
+{
+    struct endpoint endpoint;
+    char id[ID_SANDBOX_LEN + 1];
+    bool resumed = false;
+    int r = endpoint_choose(cli, &endpoint, err);
+
+    r = r < 0 ? r : sandbox_find(&endpoint, word, id, err);
+    r = r < 0 ? r : link_open(&endpoint, id, out, &resumed, err);
+    if (r == 0 && resumed) {
+        (void)fprintf(stderr, "Resumed sandbox %s.\n", id);
+    }
+    return r;
+}
+
+int session_values(const struct cli *cli, const char *option, const char **out)
+{
+    int n = 0;
+
+    for (int i = 0; i < cli->options_n; i++) {
+        if (strcmp(cli->options[i].name, option) == 0) {
+            out[n++] = cli->options[i].value;
+        }
+    }
+    return n;
+}
 
 static int env_make(const struct session *session, json_t **out, struct err *err)
 {
@@ -108,7 +137,9 @@ int session_code(int r, const struct remote_end *end, const struct err *err)
     if (r == -EPIPE) {
         return CODE_OUTPUT_LOST;
     }
+    if (!end->unstartable) {
+        return cli_failed(r, err);
+    }
     bool missing = strstr(err->msg, "not found") || strstr(err->msg, "No such file");
-    return cli_fail(!end->unstartable ? CLI_FAILED : missing ? CODE_NOT_FOUND : CODE_NOT_STARTED,
-                    "%s", err->msg);
+    return cli_fail(missing ? CODE_NOT_FOUND : CODE_NOT_STARTED, "%s", err->msg);
 }

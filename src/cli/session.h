@@ -17,12 +17,20 @@ struct session { /* borrowed */
     const char *const *argv; /* ends with NULL */
     const char *const *env;  /* "NAME=VALUE", env_n of them */
     int env_n;
-    bool input;  /* stdin is passed on */
+    bool input; /* stdin is passed on */
     bool terminal;
     bool detach;
     bool ends_at_once;
     int keep_alive_s;
 };
+
+/* Finds the daemon and a sandbox by its id, or by the beginning of it, and resumes it if it is
+ * paused, with a word on stderr. */
+must_check int session_link(const struct cli *cli, const char *word, struct link *out,
+                            struct err *err);
+
+/* The values of a repeated option, in order; at most CLI_OPTIONS_MAX. Returns how many. */
+int session_values(const struct cli *cli, const char *option, const char **out);
 
 /* -ENOTTY: a terminal is wanted, and stdin is none. */
 must_check int session_run(const struct session *session, struct remote_end *end, struct err *err);

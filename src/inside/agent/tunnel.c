@@ -21,9 +21,9 @@ struct tunnel {
     struct agent *agent;
     struct http_exchange *ex; /* NULL: the client is gone */
     uint16_t port;
-    bool inet6;     /* nothing listens at 127.0.0.1: ::1 is tried */
+    bool inet6; /* nothing listens at 127.0.0.1: ::1 is tried */
     bool connected;
-    bool closing;   /* the socket is, and is the last to go */
+    bool closing; /* the socket is, and is the last to go */
     bool reading;
     uv_tcp_t tcp;
     uv_connect_t connect;
@@ -274,11 +274,13 @@ bool tunnel_handle(struct agent *agent, struct http_exchange *ex)
     }
     if (!str_eq(req->method, STR("GET")) || !req->upgrade ||
         !str_ieq(http_header_get(req, "upgrade"), STR("tcp"))) {
-        files_refuse(ex, 426, "this path takes GET with the headers Connection: upgrade and "
-                              "Upgrade: tcp");
+        files_refuse(ex, 426,
+                     "this path takes GET with the headers Connection: upgrade and "
+                     "Upgrade: tcp");
     } else if (!port_read(req->path, &port)) {
-        files_refuse(ex, 400, "the path is /tcp/PORT, with a port from 1 to 65535 that is not the "
-                              "agent's");
+        files_refuse(ex, 400,
+                     "the path is /tcp/PORT, with a port from 1 to 65535 that is not the "
+                     "agent's");
     } else if (agent->tunnels_n >= TUNNELS_MAX) {
         files_refuse(ex, 429, "too many connections to ports are open");
     } else {
