@@ -350,11 +350,11 @@ int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id, c
 
 /* ---- lists and lines ---- */
 
-static int page_read(const struct endpoint *endpoint, const char *path, char next[TOKEN_BYTES],
-                     json_t **answer, struct err *err)
+static int page_read(const struct endpoint *endpoint, const char *path, bool verbatim,
+                     char next[TOKEN_BYTES], json_t **answer, struct err *err)
 {
     scoped_buf(full, PATH_BYTES_MAX);
-    struct call call = {.status = 0};
+    struct call call = {.verbatim = verbatim};
 
     int r = buf_printf(&full, "%s", path);
     if (r == 0 && next[0]) {
@@ -381,11 +381,30 @@ int endpoint_each(const struct endpoint *endpoint, const char *path,
         scoped_json *page = NULL;
         const json_t *row;
         size_t i;
-        r = page_read(endpoint, path, next, &page, err);
+        r = page_read(endpoint, path, false, next, &page, err);
         json_array_foreach (page, i, row) {
             each(ctx, row);
         }
     } while (r == 0 && next[0]);
+    return r;
+}
+
+int endpoint_list(const struct endpoint *endpoint, const char *path, json_t **list, struct err *err)
+{
+    scoped_json *all = json_array();
+    char next[TOKEN_BYTES] = "";
+    int r = 0;
+
+    do {
+        scoped_json *page = NULL;
+        r = page_read(endpoint, path, true, next, &page, err);
+        if (r == 0 && json_array_extend(all, page) < 0) {
+            r = err_set(err, EPROTO, "the daemon's answer is not a list");
+        }
+    } while (r == 0 && next[0]);
+    if (r == 0) {
+        *list = json_incref(all);
+    }
     return r;
 }
 

@@ -70,6 +70,8 @@ must_check int sandbox_look(struct place *place, struct err *err);
 must_check int sandbox_send(struct copy *copy, int out, struct err *err);
 must_check int sandbox_receive(struct copy *copy, int in, struct err *err);
 must_check int volume_open(struct place *place, const char *name, struct err *err);
+/* What a directory of a volume has; the caller decrefs it. Its texts are fit for a terminal. */
+must_check int volume_entries(const struct place *place, json_t **list, struct err *err);
 must_check int volume_look(struct place *place, struct err *err);
 must_check int volume_send(struct copy *copy, int out, struct err *err);
 must_check int volume_receive(struct copy *copy, int in, struct err *err);

@@ -164,6 +164,14 @@ int volume_open(struct place *place, const char *name, struct err *err)
     return r;
 }
 
+int volume_entries(const struct place *place, json_t **list, struct err *err)
+{
+    int r = volume_ask(place, "GET", "dir", place->path, "&depth=1", list, err);
+
+    (void)terminal_json_clean(r < 0 ? NULL : *list);
+    return r;
+}
+
 int volume_look(struct place *place, struct err *err)
 {
     scoped_json *answer = NULL;
