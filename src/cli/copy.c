@@ -354,7 +354,7 @@ int copy_run(struct place *from, struct place *to, bool quiet, struct err *err)
     r = streams_run(&copy, sockets, err);
     int skipped = atomic_load(&copy.entries_skipped);
     if (r == 0 && skipped > 0) {
-        (void)fprintf(stderr, "%d entries that are neither files nor links were left out\n",
+        (void)fprintf(stderr, "%d entries were left out: devices, sockets, or links that the target cannot have\n",
                       skipped);
     }
     return r;

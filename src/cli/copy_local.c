@@ -204,6 +204,7 @@ static int tree_receive(struct copy *copy, int in, struct err *err)
     if (!mkdtemp(temporary)) {
         return err_sys(err, "make a directory beside %s", path);
     }
+    (void)chmod(temporary, 0777 & ~umask_now()); /* a stream may not say it */
     r = tree_fill(copy, in, temporary, err);
     if (r == 0 && rename(temporary, path) < 0) {
         r = err_sys(err, "write %s", path);

@@ -14,7 +14,7 @@
 
 enum {
     LINK_ID_BYTES = 64,
-    LINK_TOKEN_BYTES = 256,
+    LINK_TOKEN_BYTES = 2048,
     LINK_PATH_BYTES = 8192,
     LINK_RESUMED_S = 300, /* how long a sandbox lives that was resumed for a command */
 };
