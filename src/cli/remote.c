@@ -36,14 +36,16 @@ struct remote {
     struct remote_request stream, input, control, alive;
     struct process_event event;
     char *chunk;
-    size_t chunk_bytes; /* of the input under way */
-    bool input_open;    /* there is more to read */
-    bool resize;        /* the terminal has another size */
-    int kill;           /* the signal that the program is to get; 0: none */
-    int caught;         /* the last signal that we got; 0: none */
-    int tries;          /* since the stream was lost */
-    int64_t retry_ms;   /* when the next one is due; 0: the stream is up */
-    int64_t alive_ms;   /* when the life of the sandbox is extended next */
+    size_t chunk_bytes;     /* of the input under way */
+    const char *input_path; /* of its call */
+    int64_t input_again_ms; /* when it is sent once more; 0: it need not be */
+    bool input_open;        /* there is more to read */
+    bool resize;            /* the terminal has another size */
+    int kill;               /* the signal that the program is to get; 0: none */
+    int caught;             /* the last signal that we got; 0: none */
+    int tries;              /* since the stream was lost */
+    int64_t retry_ms;       /* when the next one is due; 0: the stream is up */
+    int64_t alive_ms;       /* when the life of the sandbox is extended next */
     bool over;
     int result;
 };
@@ -292,7 +294,7 @@ static void stream_retry(struct remote *remote)
 
 /* ---- input ---- */
 
-/* Bytes that may or may not have arrived cannot be sent again. */
+/* Bytes that may have arrived cannot be sent again; those that have not can, and so can an end. */
 static void on_input_done(void *ctx, struct remote_request *request, CURLcode code)
 {
     struct remote *remote = ctx;
@@ -304,6 +306,8 @@ static void on_input_done(void *ctx, struct remote_request *request, CURLcode co
         }
     } else if (code == CURLE_OK) {
         remote->input_open = false; /* the program has ended, or closed its input */
+    } else if (code == CURLE_COULDNT_CONNECT || remote->chunk_bytes == 0) {
+        remote->input_again_ms = clock_mono_ms() + LOST_WAIT_MS;
     } else if (!plan->terminal && !remote->over) {
         remote->kill = SIGTERM;
         remote->input_open = false;
@@ -335,7 +339,17 @@ static void input_send(struct remote *remote, size_t n)
         abort(); /* INPUT_REQUEST_BYTES_MAX has room for a chunk */
     }
     remote->chunk_bytes = n;
-    small_send(remote, &remote->input, "/process.Process/SendInput");
+    remote->input_path = "/process.Process/SendInput";
+    small_send(remote, &remote->input, remote->input_path);
+}
+
+static void input_resend(struct remote *remote)
+{
+    if (remote->input_again_ms && !remote->retry_ms && !remote->input.easy &&
+        clock_mono_ms() >= remote->input_again_ms) {
+        remote->input_again_ms = 0;
+        small_send(remote, &remote->input, remote->input_path);
+    }
 }
 
 static void input_end(struct remote *remote)
@@ -356,14 +370,15 @@ static void input_end(struct remote *remote)
     buf_clear(&remote->input.body);
     remote->chunk_bytes = 0;
     if (buf_printf(&remote->input.body, "{\"process\":{\"pid\":%u}}", remote->end->pid) == 0) {
-        small_send(remote, &remote->input, "/process.Process/CloseStdin");
+        remote->input_path = "/process.Process/CloseStdin";
+        small_send(remote, &remote->input, remote->input_path);
     }
 }
 
 static bool input_wanted(const struct remote *remote)
 {
     return remote->input_open && remote->end->pid && !remote->input.easy && !remote->retry_ms &&
-           !remote->kill;
+           !remote->kill && !remote->input_again_ms;
 }
 
 static void input_read(struct remote *remote)
@@ -480,7 +495,7 @@ static void turn(struct remote *remote)
         {.fd = plan->signals ? plan->signals->fd : -1, .events = CURL_WAIT_POLLIN},
         {.fd = plan->input, .events = CURL_WAIT_POLLIN}};
     unsigned skip = plan->signals ? 0 : 1;
-    int running, wait_ms = remote->retry_ms ? LOST_WAIT_MS : POLL_MS;
+    int running, wait_ms = remote->retry_ms || remote->input_again_ms ? LOST_WAIT_MS : POLL_MS;
 
     (void)curl_multi_perform(remote->multi, &running);
     remote_requests_reap(remote->multi);
@@ -489,6 +504,7 @@ static void turn(struct remote *remote)
     }
     cancel_check(remote);
     stream_retry(remote);
+    input_resend(remote);
     life_extend(remote);
     control_send(remote);
     unsigned n = input_wanted(remote) ? 2 : 1;
