@@ -76,6 +76,10 @@ must_check int volume_look(struct place *place, struct err *err);
 must_check int volume_send(struct copy *copy, int out, struct err *err);
 must_check int volume_receive(struct copy *copy, int in, struct err *err);
 
+/* Reads what follows the end of a tar stream, until its writer is through: only then is it known
+ * whether that went well. Fails when it did not, or when the stream does not end. */
+must_check int copy_drain(const struct copy *copy, int in, struct err *err);
+
 /* ---- HTTP of sandboxes and volumes (copy_transfer.c) ---- */
 
 /* Gets the body of an answer to `out`, or sends `in` as the body of a request; the handle has its

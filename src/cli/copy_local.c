@@ -185,7 +185,7 @@ static int tree_fill(struct copy *copy, int in, const char *dir, struct err *err
     int r = root < 0 ? err_sys(err, "open %s", dir)
                      : extract_tree(in, root, &copy->entries_skipped, err);
 
-    return r < 0 ? r : whole(copy, err);
+    return r < 0 ? r : copy_drain(copy, in, err);
 }
 
 /* A directory that was not there appears when it is complete. */

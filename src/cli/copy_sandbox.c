@@ -177,5 +177,6 @@ int sandbox_receive(struct copy *copy, int in, struct err *err)
     if (copy->to->type == PLACE_MISSING) {
         r = directory_make(copy->to, err);
     }
-    return r < 0 ? r : tar_run(copy, copy->to, argv, in, -1, err);
+    r = r < 0 ? r : tar_run(copy, copy->to, argv, in, -1, err);
+    return r < 0 ? r : copy_drain(copy, in, err); /* some tars leave before the last block */
 }

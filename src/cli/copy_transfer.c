@@ -9,7 +9,10 @@
 #include "lib/base/buf.h"
 #include "lib/base/encode.h"
 
-enum { REFUSAL_BYTES_MAX = 64 * 1024 };
+enum {
+    REFUSAL_BYTES_MAX = 64 * 1024,
+    DRAIN_BYTES_MAX = 4 * 1024 * 1024, /* tar fills its last block with zeros */
+};
 
 struct transferring {
     struct copy *copy;
@@ -18,6 +21,19 @@ struct transferring {
     int error; /* of fd; 0: none */
     struct buf refusal;
 };
+
+int copy_drain(const struct copy *copy, int in, struct err *err)
+{
+    char chunk[16 * 1024];
+    ssize_t n;
+
+    for (size_t all = 0; (n = read(in, chunk, sizeof(chunk))) > 0; all += (size_t)n) {
+        if (all > DRAIN_BYTES_MAX) {
+            return err_set(err, EPROTO, "the stream goes on after its end");
+        }
+    }
+    return n < 0 || atomic_load(&copy->spoilt) ? err_set(err, EIO, "the source broke off") : 0;
+}
 
 int transfer_path(char *out, size_t size, const char *route, const char *path, const char *more,
                   struct err *err)

@@ -381,6 +381,7 @@ int volume_receive(struct copy *copy, int in, struct err *err)
         r = err_set(err, EIO, "the source broke off");
     }
     r = r < 0 ? r : tree_read(copy, archive, err);
+    r = r < 0 ? r : copy_drain(copy, in, err);
     (void)archive_read_free(archive);
     return r;
 }
