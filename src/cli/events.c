@@ -170,7 +170,7 @@ static const struct option options[] = {
     {.name = "--limit", .letter = "-n", .value = "N", .help = "how many past events [10]"},
     {.name = "--type",
      .value = "TYPE",
-     .help = "created, updated, paused, resumed, snapshotted, killed, ...",
+     .help = "such as created, paused, resumed or killed",
      .choices = "created|updated|paused|resumed|snapshotted|checkpointed|killed|called"},
     {.name = NULL},
 };
@@ -178,7 +178,7 @@ static const struct option options[] = {
 const struct command row_events = {
     .name = "events",
     .args = "[ID] [--follow] [--limit N] [--type TYPE]",
-    .summary = "prints what happened to the team's sandboxes, or to one, oldest first",
+    .summary = "prints what happened to sandboxes, oldest first",
     .run = events,
     .group = GROUP_WATCH,
     .bits = COMMAND_JSON | COMMAND_QUIET,

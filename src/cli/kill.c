@@ -63,7 +63,7 @@ static int command_kill(struct cli *cli)
 }
 
 static const struct option options[] = {
-    {.name = "--all", .help = "every sandbox, running or paused, that the filters choose"},
+    {.name = "--all", .help = "all sandboxes that the filters choose"},
     FLEET_FILTERS,
     {.name = "--yes", .letter = "-y", .help = "do not ask before --all at a terminal"},
     {.name = NULL},

@@ -114,7 +114,7 @@ static int logs(struct cli *cli)
 
 static const struct option options[] = {
     {.name = "--follow", .letter = "-f", .help = "print new lines as they come"},
-    {.name = "--search", .value = "TEXT", .help = "lines with this text only"},
+    {.name = "--search", .value = "TEXT", .help = "lines with this text in their message only"},
     {.name = "--level",
      .value = "LEVEL",
      .help = "the lowest level: debug, info, warn or error",
@@ -134,9 +134,9 @@ const struct command row_logs = {
     .words_max = 1,
     .takes = TAKES_SANDBOX,
     .options = options,
-    .about = "Prints the agent's log, the outgoing connections that were refused or failed, and\n"
-             "the requests that a network rule changed. Other outgoing connections are not\n"
-             "logged. With --json: one entry on a line.",
+    .about = "Prints the agent's log, the outgoing connections that were refused or failed,\n"
+             "and the requests that a network rule changed. Other outgoing connections are\n"
+             "not logged. With --json: one entry on a line.",
     .examples = "atoll logs i7i9 --follow\n"
                 "atoll logs i7i9 --level warn --since 1h",
 };

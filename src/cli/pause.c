@@ -71,7 +71,7 @@ static const struct option resume_options[] = {
 const struct command row_pause = {
     .name = "pause",
     .args = "ID... [--no-memory]",
-    .summary = "pauses sandboxes: their processes and files are kept, and cost no CPU or memory",
+    .summary = "pauses sandboxes: processes and files are kept on disk",
     .run = command_pause,
     .group = GROUP_SANDBOXES,
     .bits = COMMAND_JSON | COMMAND_QUIET,
@@ -94,20 +94,21 @@ const struct command row_resume = {
     .words_max = WORDS_ANY,
     .takes = TAKES_SANDBOX,
     .options = resume_options,
-    .about = "TIME is 90, 90s, 5m, 2h or 1d. A sandbox that runs keeps the longer of both times.",
+    .about = "TIME is 90, 90s, 5m, 2h or 1d. A running sandbox keeps the longer time.",
     .examples = "atoll resume i7i9 --timeout 1h",
 };
 
 const struct command row_timeout = {
     .name = "timeout",
     .args = "ID... TIME",
-    .summary = "sets when sandboxes end (or pause, if they were created so), from now on",
+    .summary = "sets when sandboxes end",
     .run = timeout,
     .group = GROUP_SANDBOXES,
     .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_min = 2,
     .words_max = WORDS_ANY,
     .takes = TAKES_SANDBOX,
-    .about = "TIME is 90, 90s, 5m, 2h or 1d; 0 ends them now.",
+    .about = "TIME is 90, 90s, 5m, 2h or 1d from now; 0 ends them now. Sandboxes that were\n"
+             "created to pause at their end are paused then.",
     .examples = "atoll timeout i7i9 30m",
 };

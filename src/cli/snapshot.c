@@ -53,23 +53,10 @@ static int list(struct cli *cli, const struct endpoint *endpoint, struct err *er
 {
     scoped(grid_fini) struct grid grid = grid_of(columns);
     scoped_json *rows = NULL;
-    const json_t *row;
-    size_t i;
     int r = endpoint_list(endpoint, "/snapshots?limit=100", &rows, err);
 
-    if (r == 0 && cli->json) {
-        cli_print_json(rows);
-        return 0;
-    }
-    json_array_foreach (rows, i, row) {
-        if (cli->quiet) {
-            printf("%s\n", json_text_of(row, "snapshotID"));
-        } else {
-            row_add(&grid, row);
-        }
-    }
-    if (r == 0 && !cli->quiet) {
-        grid_print(&grid, stdout);
+    if (r == 0) {
+        grid_print_list(cli, rows, "snapshotID", &grid, row_add);
     }
     return r;
 }
@@ -127,7 +114,7 @@ static const struct subcommand subs[] = {
 const struct command row_snapshot = {
     .name = "snapshot",
     .args = "ID [NAME] [--no-memory]",
-    .summary = "saves the state of a running sandbox, from which others are created",
+    .summary = "saves the state of a running sandbox, to create others from it",
     .run = snapshot,
     .group = GROUP_SANDBOXES,
     .bits = COMMAND_JSON | COMMAND_QUIET | COMMAND_SUB_OPTIONAL,

@@ -106,13 +106,13 @@ static int stats(struct cli *cli)
 const struct command row_stats = {
     .name = "stats",
     .args = "[ID...]",
-    .summary = "prints the latest CPU, memory and disk figures of running sandboxes",
+    .summary = "prints the latest CPU, memory and disk figures",
     .run = stats,
     .group = GROUP_WATCH,
     .bits = COMMAND_JSON,
     .words_max = WORDS_ANY,
     .takes = TAKES_SANDBOX,
-    .about = "CPU is in percent of one CPU. With --json: an object with the API's figures by id.",
+    .about = "With --json: an object with the API's figures by id.",
     .examples = "atoll stats\n"
                 "atoll stats i7i9 --json",
 };

@@ -21,6 +21,7 @@ enum {
     CHUNK_BYTES = 64 * 1024,
     HEAD_BYTES_MAX = 16 * 1024,
     HEAD_WAIT_MS = 30 * 1000,
+    REFUSAL_WAIT_MS = 2 * 1000,
     CONNECT_WAIT_MS = 30 * 1000,
     STACK_BYTES = 512 * 1024,
 };
@@ -95,6 +96,11 @@ static int head_make(const struct tunnel *tunnel, const struct curl_slist *heade
     return r < 0 ? r : buf_printf(out, "Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
 }
 
+static const char *head_end(const struct buf *head)
+{
+    return buf_len(head) > 0 ? memmem(buf_at(head), buf_len(head), "\r\n\r\n", 4) : NULL;
+}
+
 /* Reads the answer's head, and a little more: that belongs to the flow. */
 static int head_read(struct tunnel *tunnel, struct buf *head, struct err *err)
 {
@@ -113,27 +119,44 @@ static int head_read(struct tunnel *tunnel, struct buf *head, struct err *err)
         if (code != CURLE_OK || n == 0 || buf_append(head, chunk, n) < 0) {
             return err_set(err, ECONNRESET, "the daemon closed the connection");
         }
-    } while (!(end = memmem(buf_at(head), buf_len(head), "\r\n\r\n", 4)) &&
-             buf_len(head) < HEAD_BYTES_MAX);
+    } while (!(end = head_end(head)) && buf_len(head) < HEAD_BYTES_MAX);
     if (!end) {
         return err_set(err, EPROTO, "the daemon's answer is no HTTP");
     }
     return (int)(end + 4 - buf_at(head));
 }
 
+/* The sentence of a refusal is a small JSON object behind the head. */
+static int refusal_read(struct tunnel *tunnel, struct buf *head, int head_len, long status,
+                        struct err *err)
+{
+    char chunk[2048];
+    size_t n = 0;
+    struct str body = str_skip(buf_str(head), (size_t)head_len);
+
+    while (str_find(body, '}') == body.len &&
+           wait_for(tunnel->remote, POLLIN, REFUSAL_WAIT_MS) == 0 &&
+           curl_easy_recv(tunnel->easy, chunk, sizeof(chunk), &n) == CURLE_OK && n > 0 &&
+           buf_append(head, chunk, n) == 0) {
+        body = str_skip(buf_str(head), (size_t)head_len);
+    }
+    body.len = str_find(body, '}') < body.len ? str_find(body, '}') + 1 : body.len;
+    (void)link_refusal(str_skip(body, str_find(body, '{')), status, err);
+    return err_wrap(err, "port %u", tunnel->port);
+}
+
 static int head_check(struct tunnel *tunnel, struct buf *head, int head_len, struct err *err)
 {
     struct str all = buf_str(head), body = str_skip(all, (size_t)head_len);
-    int status = all.len > 12 ? atoi(all.at + 9) : 0;
+    char digits[4] = "";
+
+    if (all.len > 12) {
+        memcpy(digits, all.at + strlen("HTTP/1.1 "), 3);
+    }
+    long status = strtol(digits, NULL, 10);
 
     if (status != 101) {
-        size_t brace = str_find(body, '{'); /* it may be chunked */
-        struct str json = str_skip(body, brace);
-        while (json.len > 0 && json.at[json.len - 1] != '}') {
-            json.len--;
-        }
-        (void)link_refusal(json, status, err);
-        return err_wrap(err, "port %u", tunnel->port);
+        return refusal_read(tunnel, head, head_len, status, err);
     }
     memcpy(tunnel->out.data, body.at, body.len);
     tunnel->out.end = body.len;

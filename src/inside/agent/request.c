@@ -42,7 +42,7 @@ void agent_request(void *ctx, struct http_exchange *ex)
                      "if supported");
     } else if (!volume_handle(agent, ex) && !process_handle(agent, ex) &&
                !filesystem_handle(agent, ex) && !files_handle(agent, ex) &&
-               !tunnel_handle(agent, ex) && !system_handle(agent, ex)) {
+               !tunnel_handle(agent, ex) && !system_handle(agent, ex) && !proc_handle(agent, ex)) {
         files_refuse(ex, 404, "there is nothing at this path");
     }
 }

@@ -26,7 +26,8 @@ enum {
     API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
     API_HEADERS_MAX = 4,     /* that a handler adds */
     API_HEADER_BYTES = 112,
-    API_RETRY_AFTER_S = 1, /* for clients, while the keeper is away */
+    EVENTS_FOLLOW_BYTES_MAX = 6 * 1024 * 1024, /* a page of the store */
+    API_RETRY_AFTER_S = 1,                     /* for clients, while the keeper is away */
 
     KEY_HEX_LEN = 40,
     KEY_TEXT_LEN = 4 + KEY_HEX_LEN, /* with "e2b_" */
@@ -94,10 +95,11 @@ struct api {
     bool draining;             /* no new sandboxes: the operator said so */
     int64_t status_changed_ms; /* of that */
     uv_timer_t usage_timer;
-    int64_t usage_ms;       /* monotonic: until then usage is on record */
-    struct create *creates; /* under way, of those that carry an Idempotency-Key */
-    char *default_key_path; /* NULL until api_prepare_default_key() */
-    bool renewing;          /* a new default key is on its way to the disk */
+    int64_t usage_ms;                   /* monotonic: until then usage is on record */
+    struct create *creates;             /* under way, of those that carry an Idempotency-Key */
+    char *default_key_path;             /* NULL until api_prepare_default_key() */
+    struct event_stream *event_streams; /* open (events_follow.c) */
+    bool renewing;                      /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
     struct route_figures *figures; /* for each route, and one for what is none */
     size_t calls;                  /* under way: the last one of a closed API frees it */
@@ -155,6 +157,9 @@ void call_fail_code(struct call *call, int status, const char *error_code, const
 
 /* The status comes from error: the table of lib/http/status.c. */
 void call_fail_err(struct call *call, int error, const struct err *err);
+
+/* Before the body is there: it is answered so once the body is out of the way. */
+void call_refuse(struct call *call, int status, const char *message);
 
 /* Frees the call without an answer: nobody is left to receive it. */
 void call_free(struct call *call);
@@ -309,6 +314,9 @@ must_check int volumes_resolve(const struct call *call, json_t *options, struct 
 /* Whether the team has the shells that a create's options name. (shells.c) */
 must_check int shells_resolve(const struct call *call, const json_t *options, struct err *err);
 
+/* The types that a query names, as ",type,type," with a NUL; empty: all. (events.c) */
+must_check int events_types_parse(struct str query, struct buf *types, struct err *err);
+
 /* The array that the store has read, or its failure; ctx is the call (events.c). */
 void call_array(void *ctx, int error, const struct err *err, const char *text);
 
@@ -316,6 +324,7 @@ void call_array(void *ctx, int error, const struct err *err, const char *text);
 
 void handle_events(struct call *call, const json_t *body);
 void handle_events_of(struct call *call, const json_t *body);
+bool stream_events(struct call *call); /* follows them (events_follow.c) */
 void handle_webhooks_list(struct call *call, const json_t *body);
 void handle_webhooks_create(struct call *call, const json_t *body);
 void handle_webhooks_get(struct call *call, const json_t *body);

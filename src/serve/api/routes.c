@@ -94,8 +94,8 @@ static const struct route routes[] = {
     {"GET",    "/.well-known/jwks.json",                      handle_identity_keys,          ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
 
     /* events and webhooks */
-    {"GET",    "/events/sandboxes",                           handle_events,                 ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
-    {"GET",    "/events/sandboxes/{}",                        handle_events_of,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/events/sandboxes",                           handle_events,                 ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        stream_events},
+    {"GET",    "/events/sandboxes/{}",                        handle_events_of,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        stream_events},
     {"GET",    "/events/webhooks",                            handle_webhooks_list,          ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/events/webhooks",                            handle_webhooks_create,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"GET",    "/events/webhooks/{}",                         handle_webhooks_get,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},

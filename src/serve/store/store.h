@@ -28,6 +28,7 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "lib/base/histogram.h"
+#include "lib/base/str.h"
 
 struct store;
 
@@ -36,6 +37,8 @@ enum store_durability {
     STORE_SYNC,
     STORE_SETTLE, /* changes nothing; syncs everything that was written before */
 };
+
+enum { STORE_EVENTS_PAGE = 256 }; /* rows of one page of store_events_after() */
 
 /* Killed sandboxes, events and deliveries are kept that long. */
 static const int64_t STORE_EVENTS_KEPT_MS = (int64_t)7 * 24 * 3600 * 1000;
@@ -93,8 +96,27 @@ void store_events_list(struct store *store, const struct event_query *query, sto
 /* The body of one event; NULL when it was deleted for its age. */
 void store_event_read(struct store *store, int64_t seq, store_text *done, void *ctx);
 
-/* There is one watcher. It is called on the loop after events were committed, once for many. */
-void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx);
+/* Lines of JSON: the events behind `after`, in the order of their commits. At most
+ * STORE_EVENTS_PAGE rows are looked at, so there may be more behind *last. */
+typedef void store_events_page(void *ctx, int error, const struct err *err, struct str lines,
+                               int64_t last);
+void store_events_after(struct store *store, const struct event_query *query, int64_t after,
+                        store_events_page *done, void *ctx);
+
+/* The place of an event of the team, as `last` above; event_id NULL: of its newest. -ENOENT. */
+void store_events_place(struct store *store, const char *team_id, const char *event_id,
+                        store_events_page *done, void *ctx);
+
+/* Called on the loop after events were committed, once for many. The owner takes it out before the
+ * store is closed, and not inside the call. */
+struct events_watch {
+    void (*on_event)(struct events_watch *watch);
+    const char *team_id; /* whose events; NULL: of all teams */
+    bool due;
+    struct events_watch *prev, *next;
+};
+void store_events_watch(struct store *store, struct events_watch *watch);
+void store_events_unwatch(struct store *store, struct events_watch *watch);
 
 /* ---- webhooks and their deliveries (serve/store/deliveries.c) ---- */
 
