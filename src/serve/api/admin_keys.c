@@ -88,7 +88,8 @@ static void used(struct api *api, struct admin_key *key)
     }
 }
 
-int admin_check(struct api *api, const struct http_request *req, struct err *err)
+int admin_check(struct api *api, const struct http_request *req, const struct admin_key **out,
+                struct err *err)
 {
     struct str text = str_trim(http_header_get(req, "x-admin-token"));
     char hash[SHA256_HEX_LEN + 1];
@@ -105,6 +106,7 @@ int admin_check(struct api *api, const struct http_request *req, struct err *err
         return err_set(err, EACCES, "Invalid admin key: X-Admin-Token has none that works here");
     }
     used(api, key);
+    *out = key;
     return 0;
 }
 

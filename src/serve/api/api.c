@@ -218,13 +218,14 @@ static void charge_by_token(struct call *call)
  * they take nothing from callers that have a key. */
 static const char *account_of(struct api *api, const struct http_request *req)
 {
+    const struct admin_key *admin = NULL;
     struct key *key = NULL;
     struct err err;
 
     if (auth_check(api, req, &key, &err) == 0) {
         return key->team->id;
     }
-    return admin_check(api, req, &err) == 0 ? "admin" : "";
+    return admin_check(api, req, &admin, &err) == 0 ? "admin" : "";
 }
 
 bool api_admit(struct api *api, struct http_exchange *ex)
@@ -300,6 +301,8 @@ static void handle(struct api *api, struct http_exchange *ex, bool internal)
     }
     if (!call->refused) {
         check(call);
+        audit_begin(call);
+        call->admin = NULL; /* the key may be deleted while the call goes on */
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {
         return;
@@ -340,6 +343,9 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     api->started_mono_ms = clock_mono_ms();
     api->status_changed_ms = clock_wall_ms();
     r = accounts_load(api, err);
+    if (r == 0) {
+        r = audit_load(api, err);
+    }
     if (r < 0) {
         api_destroy(api);
         return r;

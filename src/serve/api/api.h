@@ -40,6 +40,7 @@ struct api_options {
     const char *domain;          /* reported to clients when set by the operator, else NULL */
     uint32_t team_sandboxes_max; /* that a team may have at one time */
     int64_t sandbox_s_max;       /* that a sandbox may live */
+    int64_t audit_days;          /* that a row of the audit log is kept; 0: the default */
     const char *data;            /* the data directory, whose disk GET /nodes shows */
     struct shares *shares;       /* requests under way, by team: outlives every exchange */
 };

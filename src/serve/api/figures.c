@@ -14,6 +14,7 @@ void figures_note(struct call *call, int status)
 
     figures->by_status[(size_t)status / 100 % countof(figures->by_status)]++;
     histogram_add(&figures->latency, clock_mono_us() - call->begun_us);
+    audit_end(call, status);
 }
 
 static void route_labels(size_t i, char out[PROMETHEUS_LABELS_BYTES])
@@ -68,6 +69,11 @@ void handle_figures(struct call *call, const json_t *body)
     if (api->options.figures) {
         api->options.figures(api->options.figures_ctx, call->team->id, &page);
     }
+    prometheus_one(&page, "atoll_audit_rows_total", "counter",
+                   "Calls in the audit log, since it began.", (double)api->audit.last);
+    prometheus_one(&page, "atoll_audit_dropped_total", "counter",
+                   "Refused calls that were too many for the audit log.",
+                   (double)api->audit.dropped);
     requests_show(api, &page);
     latencies_show(api, &page);
     call_text(call, 200, PROMETHEUS_TYPE, buf_str(&text));

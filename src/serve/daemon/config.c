@@ -180,6 +180,8 @@ static const struct setting settings[] = {
              "programs, where the kernel allows it"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "allow webhooks to addresses of this machine"},
+    {FIELD(audit_days), .kind = COUNT, .fallback = "90", .hint = "DAYS",
+     .help = "how long the audit log keeps who changed what"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
      .help = "debug, info, warn or error"},
 };

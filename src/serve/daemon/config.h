@@ -72,6 +72,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     bool merge_pages;
     bool bpf_figures;
     bool webhook_allow_local;
+    uint64_t audit_days;
     enum log_level log_level;
 };
 

@@ -525,6 +525,7 @@ static int open_surface(struct server *server, struct err *err)
         .figures_ctx = server,
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .audit_days = (int64_t)server->config->audit_days,
         .data = server->paths->state,
         .shares = &server->api_shares,
     };

@@ -251,6 +251,17 @@ static const char *const steps[] = {
     "  (SELECT 1 FROM tags WHERE template_id = new.id AND tag <> 'default');"
     " INSERT OR IGNORE INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
     "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
+
+    /* The audit log. A row outlives its team and its key: no references. A NULL status is a call
+     * under way. AUTOINCREMENT keeps the last number when every row is gone. */
+    "CREATE TABLE audit ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, team_id TEXT NOT NULL,"
+    " actor_id TEXT NOT NULL, actor_name TEXT NOT NULL, actor_type TEXT NOT NULL,"
+    " source TEXT NOT NULL, via TEXT NOT NULL, action TEXT NOT NULL, object TEXT NOT NULL,"
+    " parent TEXT NOT NULL, status INTEGER, error TEXT, made TEXT, took_ms INTEGER"
+    ") STRICT;"
+    "CREATE INDEX audit_by_team ON audit (team_id, seq);"
+    "CREATE INDEX audit_open ON audit (seq) WHERE status IS NULL;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)
