@@ -4,8 +4,6 @@
 
 #include "cli/cli.h"
 
-const char cli_admin_key_usage[] = "usage: atoll admin-key create NAME | list | revoke ID";
-
 static int create(const struct endpoint *endpoint, const char *name, struct err *err)
 {
     scoped_json *body = json_pack("{s:s}", "name", name);
@@ -49,17 +47,13 @@ static int revoke(const struct endpoint *endpoint, const char *id, struct err *e
     return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
-int cli_admin_key(struct cli *cli)
+static int admin_key(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
-    bool creates = strcmp(verb, "create") == 0, revokes = strcmp(verb, "revoke") == 0;
+    bool creates = strcmp(cli->sub->name, "create") == 0;
+    bool revokes = strcmp(cli->sub->name, "revoke") == 0;
 
-    if ((!creates && !revokes && strcmp(verb, "list") != 0) ||
-        cli->words_n != (creates || revokes ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "%s", cli_admin_key_usage);
-    }
     int r = endpoint_admin(cli, &endpoint, &err);
     if (r == 0 && creates) {
         r = create(&endpoint, cli->words[1], &err);
@@ -68,5 +62,23 @@ int cli_admin_key(struct cli *cli)
     } else if (r == 0) {
         r = list(&endpoint, &err);
     }
-    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    return cli_result(r, &err);
 }
+
+static const struct subcommand admin_key_subs[] = {
+    {"create", "NAME", "creates a key and prints it", 1, 1, 0, TAKES_TEXT},
+    {"list", "", "lists keys, without their secret part", 0, 0, 0, TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_admin_key = {
+    .name = "admin-key",
+    .args = "create NAME | list | revoke ID",
+    .summary = "manages operator keys, which may see and change every team",
+    .run = admin_key,
+    .group = GROUP_ACCOUNTS,
+    .subs = admin_key_subs,
+    .about = "\nClients send such a key as X-Admin-Token; commands take it from ATOLL_ADMIN_KEY.",
+    .examples = "atoll admin-key create on-call",
+};

@@ -61,8 +61,9 @@ int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *me
         return err_set(err, ENOMEM, "ask %s", endpoint->url);
     }
     (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
-    if (trusted_file()) {
-        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted_file());
+    const char *trusted = endpoint->ca[0] ? endpoint->ca : trusted_file();
+    if (trusted) {
+        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted);
     }
     return 0;
 }
@@ -127,7 +128,7 @@ int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code,
     }
     const char *trust = code == CURLE_PEER_FAILED_VERIFICATION
                             ? "; set SSL_CERT_FILE to a file with the daemon's authority, as "
-                              "`atoll env` does"
+                              "`atoll env` does, or name it with --ca"
                             : "";
     return err_set(err, EIO, "ask %s: %s%s", endpoint->url,
                    reason[0] ? reason : curl_easy_strerror(code), trust);
@@ -206,10 +207,11 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     json = call->verbatim ? json : terminal_json_clean(json);
     if (call->status < 200 || call->status > 299) {
         const char *message = json_string_of(json, "message");
-        (void)err_set(err, EPROTO, "%s (status %ld)",
+        int code = call->status == 404 ? CALL_NOT_FOUND : EPROTO;
+        (void)err_set(err, code, "%s (status %ld)",
                       message ? message : "the daemon refused the request", call->status);
         json_decref(json);
-        return -EPROTO;
+        return -code;
     }
     *answer = json;
     return 0;

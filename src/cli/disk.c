@@ -7,12 +7,6 @@
 #include "cli/cli.h"
 #include "lib/base/alloc.h"
 
-const char cli_disk_usage[] =
-    "usage: atoll disk\n\n"
-    "Lists everything that can be deleted, largest first; built-in templates are not in the list.\n"
-    "The last line is the size of the whole pool, with built-in templates, volumes and running\n"
-    "sandboxes, if you may read it.";
-
 struct user {
     long long bytes;
     const char *kind;
@@ -100,15 +94,17 @@ static void pool_print(const struct cli *cli, const struct endpoint *endpoint)
     }
 }
 
-int cli_disk(struct cli *cli)
+static int disk(struct cli *cli)
 {
     struct endpoint endpoint;
     scoped(users_fini) struct users users = {0};
     struct err err;
     long long sum = 0;
 
-    if (endpoint_choose(cli, &endpoint, &err) < 0 || users_read(&endpoint, &users, &err) < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+    int r = endpoint_choose(cli, &endpoint, &err);
+    r = r < 0 ? r : users_read(&endpoint, &users, &err);
+    if (r < 0) {
+        return cli_failed(r, &err);
     }
     if (users.n) {
         qsort(users.list, users.n, sizeof(*users.list), largest_first);
@@ -124,3 +120,15 @@ int cli_disk(struct cli *cli)
     pool_print(cli, &endpoint);
     return CLI_OK;
 }
+
+const struct command row_disk = {
+    .name = "disk",
+    .args = "",
+    .summary = "prints the disk space of paused sandboxes, snapshots and templates",
+    .run = disk,
+    .group = GROUP_TEMPLATES,
+    .about =
+        "\nLists everything that can be deleted, largest first; built-in templates are not in\n"
+        "the list. The last line is the size of the whole pool, with built-in templates,\n"
+        "volumes and running sandboxes, if you may read it.",
+};

@@ -84,7 +84,7 @@ static void names_check(void)
     }
 }
 
-int cli_doctor(struct cli *cli)
+static int doctor(struct cli *cli)
 {
     struct probe_result results[PROBE_RESULTS_MAX];
     bool well = true;
@@ -114,3 +114,14 @@ int cli_doctor(struct cli *cli)
     names_check();
     return well ? CLI_OK : CLI_FAILED;
 }
+
+const struct command row_doctor = {
+    .name = "doctor",
+    .args = "[ID]",
+    .summary = "checks this machine point by point, or prints the history of a sandbox",
+    .run = doctor,
+    .group = GROUP_DAEMON,
+    .words_max = 1,
+    .takes = TAKES_SANDBOX,
+    .examples = "sudo atoll doctor",
+};

@@ -5,8 +5,6 @@
 #include "cli/cli.h"
 #include "lib/base/str.h"
 
-const char cli_key_usage[] = "usage: atoll key create NAME | list | revoke ID";
-
 static int key_create(const struct endpoint *endpoint, const char *name, struct err *err)
 {
     scoped_json *body = json_pack("{s:s}", "name", name);
@@ -77,18 +75,13 @@ static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, co
     return r;
 }
 
-int cli_key(struct cli *cli)
+static int key(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
-    bool create = strcmp(verb, "create") == 0;
-    bool revoke = strcmp(verb, "revoke") == 0;
+    bool create = strcmp(cli->sub->name, "create") == 0;
+    bool revoke = strcmp(cli->sub->name, "revoke") == 0;
 
-    if ((!create && !revoke && strcmp(verb, "list") != 0) ||
-        cli->words_n != (create || revoke ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "%s", cli_key_usage);
-    }
     int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0 && create) {
         r = key_create(&endpoint, cli->words[1], &err);
@@ -97,5 +90,22 @@ int cli_key(struct cli *cli)
     } else if (r == 0) {
         r = key_list(&endpoint, &err);
     }
-    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    return cli_result(r, &err);
 }
+
+static const struct subcommand key_subs[] = {
+    {"create", "NAME", "creates a key and prints it", 1, 1, 0, TAKES_TEXT},
+    {"list", "", "lists keys, without their secret part", 0, 0, 0, TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_key = {
+    .name = "key",
+    .args = "create NAME | list | revoke ID",
+    .summary = "creates, lists and revokes API keys",
+    .run = key,
+    .group = GROUP_ACCOUNTS,
+    .subs = key_subs,
+    .examples = "export E2B_API_KEY=$(atoll key create laptop)",
+};

@@ -6,12 +6,6 @@
 #include "cli/entry.h"
 #include "cli/terminal_text.h"
 
-const char cli_logs_usage[] =
-    "usage: atoll logs ID [--follow], with the id of a sandbox\n\n"
-    "Prints the agent's log, the outgoing connections that were refused or failed, and the "
-    "requests\n"
-    "that a network rule changed. Other outgoing connections are not logged.";
-
 static void print_line(void *ctx, struct str line)
 {
     json_t *entry = terminal_json_clean(json_loadb(line.at, line.len, 0, NULL));
@@ -40,21 +34,44 @@ static int print_all(const struct endpoint *endpoint, const char *path, struct e
     return r;
 }
 
-int cli_logs(struct cli *cli)
+static int logs(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
     char path[128];
 
-    if (cli->words_n != 1 || !entry_id_ok(cli->words[0])) {
-        return cli_fail(CLI_USAGE, "%s", cli_logs_usage);
+    bool follow = cli_has(cli, "--follow");
+
+    if (!entry_id_ok(cli->words[0])) {
+        return cli_usage(cli, "'%.32s' is not the id of a sandbox", cli->words[0]);
     }
     (void)snprintf(path, sizeof(path), "/v2/sandboxes/%s/logs?%s", cli->words[0],
-                   cli->flag ? "follow=true" : "direction=backward");
+                   follow ? "follow=true" : "direction=backward");
     int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0) {
-        r = cli->flag ? endpoint_lines(&endpoint, path, print_line, NULL, &err)
-                      : print_all(&endpoint, path, &err);
+        r = follow ? endpoint_lines(&endpoint, path, print_line, NULL, &err)
+                   : print_all(&endpoint, path, &err);
     }
-    return r < 0 ? cli_fail(CLI_FAILED, "%s", err.msg) : CLI_OK;
+    return cli_result(r, &err);
 }
+
+static const struct option logs_options[] = {
+    {.name = "--follow", .letter = "-f", .help = "print new lines as they come"},
+    {.name = NULL},
+};
+
+const struct command row_logs = {
+    .name = "logs",
+    .args = "ID [--follow]",
+    .summary = "prints the log of a sandbox and its refused outgoing connections",
+    .run = logs,
+    .group = GROUP_WATCH,
+    .words_min = 1,
+    .words_max = 1,
+    .takes = TAKES_SANDBOX,
+    .options = logs_options,
+    .about =
+        "\nPrints the agent's log, the outgoing connections that were refused or failed, and the\n"
+        "requests that a network rule changed. Other outgoing connections are not logged.",
+    .examples = "atoll logs i0123456789abcdefghij --follow",
+};

@@ -30,7 +30,7 @@ static int ask(const struct endpoint *endpoint, const char *before, const char *
 
     (void)snprintf(path, sizeof(path), "%s%s%s", before, id, after);
     int r = endpoint_call(endpoint, "GET", path, NULL, out, err);
-    return r == -EPROTO ? 0 : r;
+    return r == -EPROTO || r == -CALL_NOT_FOUND ? 0 : r;
 }
 
 static int history_read(const struct endpoint *endpoint, const char *id, struct history *history,
@@ -148,10 +148,10 @@ int cli_sandbox_history(struct cli *cli, const char *id)
         r = history_read(&endpoint, id, &history, &err);
     }
     if (r < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+        return cli_failed(r, &err);
     }
     if (!history.now && !history.logs && json_array_size(history.events) == 0) {
-        return cli_fail(CLI_FAILED, "there is no record of a sandbox %s", id);
+        return cli_fail(CLI_NOT_FOUND, "there is no record of a sandbox %s", id);
     }
     history_print(&history);
     end_print(id, &history);

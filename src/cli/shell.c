@@ -6,11 +6,6 @@
 
 enum { PATH_BYTES = 512, VALUE_BYTES = 16 * 1024 };
 
-const char cli_shell_usage[] =
-    "usage: atoll shell list | rm NAME | put NAME URL --header NAME | --query NAME [--value TEXT]"
-    " [--method M]... [--path P]...\n"
-    "Without --value the key is read from standard input, where no list of processes shows it";
-
 static void shell_path(const char *name, char out[PATH_BYTES])
 {
     char escaped[PATH_BYTES / 2];
@@ -91,20 +86,10 @@ static int option_take(json_t *body, const char *name, const char *value)
     return 0;
 }
 
-static const char *option_find(const struct cli *cli, const char *name)
-{
-    for (int i = 0; i < cli->options_n; i++) {
-        if (strcmp(cli->options[i].name, name) == 0) {
-            return cli->options[i].value;
-        }
-    }
-    return NULL;
-}
-
 static int body_make(const struct cli *cli, json_t *body, struct err *err)
 {
-    const char *header = option_find(cli, "--header"), *query = option_find(cli, "--query");
-    const char *value = option_find(cli, "--value");
+    const char *header = cli_option(cli, "--header"), *query = cli_option(cli, "--query");
+    const char *value = cli_option(cli, "--value");
     char given[VALUE_BYTES];
     int r = 0;
 
@@ -142,16 +127,12 @@ static int shell_put(const struct cli *cli, const struct endpoint *endpoint, str
     return r;
 }
 
-int cli_shell(struct cli *cli)
+static int shell(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
-    bool put = strcmp(verb, "put") == 0, rm = strcmp(verb, "rm") == 0;
+    bool put = strcmp(cli->sub->name, "put") == 0, rm = strcmp(cli->sub->name, "rm") == 0;
 
-    if ((!put && !rm && strcmp(verb, "list") != 0) || cli->words_n != (put ? 3 : rm ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "%s", cli_shell_usage);
-    }
     int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0 && put) {
         r = shell_put(cli, &endpoint, &err);
@@ -160,5 +141,42 @@ int cli_shell(struct cli *cli)
     } else if (r == 0) {
         r = shell_list(&endpoint, &err);
     }
-    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    return cli_result(r, &err);
 }
+
+static const struct option shell_options[] = {
+    {.name = "--header", .value = "NAME", .help = "the key is sent in this header", .of = "put"},
+    {.name = "--query", .value = "NAME", .help = "or in this field of the query", .of = "put"},
+    {.name = "--value",
+     .value = "TEXT",
+     .help = "the key; without it: read from standard input",
+     .of = "put"},
+    {.name = "--method",
+     .value = "M",
+     .help = "allow this method only",
+     .of = "put",
+     .repeats = true},
+    {.name = "--path", .value = "P", .help = "allow this path only", .of = "put", .repeats = true},
+    {.name = NULL},
+};
+
+static const struct subcommand shell_subs[] = {
+    {"list", "", "lists shells, without their keys", 0, 0, 0, TAKES_TEXT},
+    {"put", "NAME URL --header NAME | --query NAME", "makes or replaces a shell", 2, 2, 0,
+     TAKES_TEXT},
+    {"rm", "NAME", "removes a shell", 1, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_shell = {
+    .name = "shell",
+    .args = "list | put NAME URL ... | rm NAME",
+    .summary = "manages API shells: accounts that code uses without seeing their keys",
+    .run = shell,
+    .group = GROUP_TEMPLATES,
+    .options = shell_options,
+    .subs = shell_subs,
+    .about = "\nWithout --value the key is read from standard input, where no list of processes\n"
+             "shows it.",
+    .examples = "atoll shell put github https://api.github.com --header Authorization < token",
+};

@@ -6,21 +6,14 @@
 
 #include "cli/cli.h"
 
-const char cli_team_usage[] =
-    "usage: atoll team list\n"
-    "       atoll team create NAME [LIMIT=N...]     creates a team and prints its first key\n"
-    "       atoll team limit TEAM LIMIT=N...        sets limits; LIMIT=none removes a limit\n"
-    "       atoll team usage TEAM                   prints usage: now, and in the last 31 days\n"
-    "       atoll team key TEAM NAME [LIMIT=N...]   creates a key, with limits of its own or "
-    "without\n"
-    "       atoll team keys TEAM\n"
-    "       atoll team key-limit TEAM KEY-ID LIMIT=N...\n"
-    "       atoll team revoke TEAM KEY-ID\n"
-    "TEAM is a name or an id. Limits: sandboxes, cpus, memoryMB, diskMB, builds";
-
 static const char *const limits[] = {"sandboxes", "cpus", "memoryMB", "diskMB", "builds"};
 
-enum { ID_BYTES = 256, KEY_PATH_BYTES = ID_BYTES + 16, PATH_BYTES = 2 * ID_BYTES + 64 };
+enum {
+    TEAM_WORDS_MAX = 16,
+    ID_BYTES = 256,
+    KEY_PATH_BYTES = ID_BYTES + 16,
+    PATH_BYTES = 2 * ID_BYTES + 64
+};
 
 struct team_call {
     struct endpoint endpoint;
@@ -258,7 +251,7 @@ static int team_find(struct team_call *call, struct err *err)
             return 0;
         }
     }
-    return r < 0 ? r : err_set(err, ENOENT, "there is no team '%.64s'", call->name);
+    return r < 0 ? r : err_set(err, CALL_NOT_FOUND, "there is no team '%.64s'", call->name);
 }
 
 static int list_all(const struct endpoint *endpoint, struct err *err)
@@ -277,11 +270,10 @@ static int list_all(const struct endpoint *endpoint, struct err *err)
 static const struct {
     const char *verb;
     int (*run)(struct team_call *call, struct err *err);
-    int words_min; /* behind the team's name */
 } verbs[] = {
-    {"create", team_create, 0}, {"limit", team_limit, 1}, {"usage", team_usage, 0},
-    {"key", team_key, 1},       {"keys", team_keys, 0},   {"key-limit", team_key_limit, 2},
-    {"revoke", team_revoke, 1},
+    {"create", team_create}, {"limit", team_limit}, {"usage", team_usage},
+    {"key", team_key},       {"keys", team_keys},   {"key-limit", team_key_limit},
+    {"revoke", team_revoke},
 };
 
 static int verb_run(struct cli *cli, size_t i, struct err *err)
@@ -296,21 +288,47 @@ static int verb_run(struct cli *cli, size_t i, struct err *err)
     return r == 0 ? verbs[i].run(&call, err) : r;
 }
 
-int cli_team(struct cli *cli)
+static int team(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
+    int r = 0;
 
-    if (cli->words_n == 1 && strcmp(cli->words[0], "list") == 0) {
-        int r = endpoint_admin(cli, &endpoint, &err);
-        r = r < 0 ? r : list_all(&endpoint, &err);
-        return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    if (strcmp(cli->sub->name, "list") == 0) {
+        r = endpoint_admin(cli, &endpoint, &err);
+        return cli_result(r < 0 ? r : list_all(&endpoint, &err), &err);
     }
     for (size_t i = 0; i < countof(verbs); i++) {
-        if (cli->words_n >= 2 + verbs[i].words_min && strcmp(cli->words[0], verbs[i].verb) == 0) {
-            int r = verb_run(cli, i, &err);
-            return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+        if (strcmp(cli->sub->name, verbs[i].verb) == 0) {
+            r = verb_run(cli, i, &err);
         }
     }
-    return cli_fail(CLI_USAGE, "%s", cli_team_usage);
+    return cli_result(r, &err);
 }
+
+static const struct subcommand team_subs[] = {
+    {"list", "", "lists teams with usage and limits", 0, 0, 0, TAKES_TEXT},
+    {"create", "NAME [LIMIT=N...]", "creates a team and its first key", 1, TEAM_WORDS_MAX, 0,
+     TAKES_TEXT},
+    {"limit", "TEAM LIMIT=N...", "sets limits; LIMIT=none removes one", 2, TEAM_WORDS_MAX, 0,
+     TAKES_TEXT},
+    {"usage", "TEAM", "usage now, and of the last 31 days", 1, 1, 0, TAKES_TEXT},
+    {"key", "TEAM NAME [LIMIT=N...]", "creates a key, with limits or without", 2, TEAM_WORDS_MAX, 0,
+     TAKES_TEXT},
+    {"keys", "TEAM", "lists the team's keys", 1, 1, 0, TAKES_TEXT},
+    {"key-limit", "TEAM KEY-ID LIMIT=N...", "sets limits of a key", 3, TEAM_WORDS_MAX, 0,
+     TAKES_TEXT},
+    {"revoke", "TEAM KEY-ID", "ends a key at once", 2, 2, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_team = {
+    .name = "team",
+    .args = "list | create NAME | ...",
+    .summary = "manages teams: keys, limits, usage",
+    .run = team,
+    .group = GROUP_ACCOUNTS,
+    .subs = team_subs,
+    .about = "\nTEAM is a name or an id. Limits: sandboxes, cpus, memoryMB, diskMB, builds.",
+    .examples = "atoll team create research sandboxes=20 memoryMB=65536",
+};

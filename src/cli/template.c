@@ -8,14 +8,6 @@
 
 enum { PRUNE_DAYS_MAX = 36500, SECONDS_A_DAY = 24 * 3600 };
 
-const char cli_template_usage[] =
-    "usage: atoll template list\n"
-    "       atoll template build NAME [DIR] [-f DOCKERFILE] [--build-arg NAME=VALUE]\n"
-    "                      [--cpus N] [--memory MB] [--start CMD] [--ready CMD] [--no-cache]\n"
-    "       atoll template logs NAME [BUILD]\n"
-    "       atoll template delete NAME\n"
-    "       atoll template prune [DAYS]";
-
 /* ---- list ---- */
 
 static void template_print(const json_t *t)
@@ -67,7 +59,7 @@ static int build_find(const struct endpoint *endpoint, const char *name, const c
     const json_t *newest = json_array_get(json_object_get(answer, "builds"), 0);
     const char *build = wanted ? wanted : json_string_of(newest, "buildID");
     if (!build) {
-        return err_set(err, ENOENT, "%s has not been built yet", name);
+        return err_set(err, CALL_NOT_FOUND, "%s has not been built yet", name);
     }
     (void)snprintf(out->template_id, sizeof(out->template_id), "%s",
                    answer_text(answer, "templateID"));
@@ -122,46 +114,71 @@ static int prune(const struct endpoint *endpoint, const char *days, struct err *
 
 /* ---- which ---- */
 
-static int run(struct cli *cli, const char *verb, const struct endpoint *endpoint, struct err *err)
+static int run(struct cli *cli, const struct endpoint *endpoint, struct err *err)
 {
+    const char *verb = cli->sub->name;
     const char *first = cli->words_n > 1 ? cli->words[1] : NULL;
     const char *second = cli->words_n > 2 ? cli->words[2] : NULL;
 
-    if (strcmp(verb, "list") == 0 && !first) {
+    if (strcmp(verb, "list") == 0) {
         return list(endpoint, err);
     }
-    if (strcmp(verb, "logs") == 0 && first) {
+    if (strcmp(verb, "logs") == 0) {
         return logs(endpoint, first, second, err);
     }
-    if (strcmp(verb, "delete") == 0 && first && !second) {
-        return remove_one(endpoint, first, err);
-    }
-    if (strcmp(verb, "prune") == 0 && !second) {
-        return prune(endpoint, first, err);
-    }
-    return 1;
+    return strcmp(verb, "delete") == 0 ? remove_one(endpoint, first, err)
+                                       : prune(endpoint, first, err);
 }
 
-int cli_template(struct cli *cli)
+static int template(struct cli *cli)
 {
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
     struct endpoint endpoint;
     struct err err;
 
-    if (strcmp(verb, "build") == 0 && cli->words_n > 1) {
+    if (strcmp(cli->sub->name, "build") == 0) {
         return cli_template_build(cli);
     }
-    if (cli->words_n == 0 || cli->flag || cli->options_n > 0) {
-        (void)fprintf(stderr, "%s\n", cli_template_usage);
-        return CLI_USAGE;
-    }
     int r = endpoint_choose(cli, &endpoint, &err);
-    if (r == 0) {
-        r = run(cli, verb, &endpoint, &err);
-    }
-    if (r > 0) {
-        (void)fprintf(stderr, "%s\n", cli_template_usage);
-        return CLI_USAGE;
-    }
-    return r < 0 ? cli_fail(CLI_FAILED, "%s", err.msg) : CLI_OK;
+    return cli_result(r < 0 ? r : run(cli, &endpoint, &err), &err);
 }
+
+static const struct option template_options[] = {
+    {.name = "--file",
+     .letter = "-f",
+     .value = "DOCKERFILE",
+     .help = "instead of DIR/Dockerfile",
+     .of = "build",
+     .takes = TAKES_FILE},
+    {.name = "--build-arg",
+     .value = "NAME=VALUE",
+     .help = "a value of the Dockerfile's ARG",
+     .of = "build",
+     .repeats = true},
+    {.name = "--cpus", .value = "N", .help = "CPUs of its sandboxes", .of = "build"},
+    {.name = "--memory", .value = "MB", .help = "memory of its sandboxes", .of = "build"},
+    {.name = "--start", .value = "CMD", .help = "started with each sandbox", .of = "build"},
+    {.name = "--ready", .value = "CMD", .help = "succeeds once that is ready", .of = "build"},
+    {.name = "--no-cache", .help = "run every step again", .of = "build"},
+    {.name = NULL},
+};
+
+static const struct subcommand template_subs[] = {
+    {"list", "", "lists templates", 0, 0, 0, TAKES_TEXT},
+    {"build", "NAME [DIR]", "builds a Dockerfile", 1, 2, 0, TAKES_DIR},
+    {"logs", "NAME [BUILD]", "prints a build's log", 1, 2, 0, TAKES_TEMPLATE},
+    {"delete", "NAME", "deletes a template", 1, 1, 0, TAKES_TEMPLATE},
+    {"prune", "[DAYS]", "frees what no template uses", 0, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_template = {
+    .name = "template",
+    .args = "list | build NAME [DIR] | ...",
+    .summary = "lists, builds, deletes and prunes templates, and prints build logs",
+    .run = template,
+    .group = GROUP_TEMPLATES,
+    .options = template_options,
+    .subs = template_subs,
+    .examples = "atoll template build my-tools . --memory 2048\n"
+                "atoll template logs my-tools",
+};
