@@ -1,6 +1,7 @@
 /* command_list.h - every command, in the order of help. Included where COMMAND() is defined; its
  * row is row_NAME, in its own file. */
 COMMAND(logs)
+COMMAND(audit)
 COMMAND(mcp)
 COMMAND(tool)
 COMMAND(template)

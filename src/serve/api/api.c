@@ -192,6 +192,7 @@ static struct call *call_new(struct api *api, struct http_exchange *ex)
     call->api = api;
     call->ex = ex;
     call->begun_us = clock_mono_us();
+    call->trace = http_note_trace(ex);
     api->calls++;
     return call;
 }
@@ -285,6 +286,22 @@ static void check(struct call *call)
     }
 }
 
+/* For the access log and traces. */
+static void note(const struct call *call)
+{
+    struct http_note *note = http_note(call->ex);
+    struct str id;
+
+    if (!note || !call->route) {
+        return;
+    }
+    note->route = call->route->path;
+    http_note_account(call->ex, call->team ? call->team->id : "", call->key_id);
+    if (strstr(call->route->path, "/sandboxes/{}") && sandbox_id_cut(call->first, &id)) {
+        (void)str_copy(note->sandbox, sizeof(note->sandbox), id);
+    }
+}
+
 static void handle(struct api *api, struct http_exchange *ex, bool internal)
 {
     const struct http_request *req = http_request(ex);
@@ -302,6 +319,7 @@ static void handle(struct api *api, struct http_exchange *ex, bool internal)
     if (!call->refused) {
         check(call);
         audit_begin(call);
+        note(call);
         call->admin = NULL; /* the key may be deleted while the call goes on */
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {

@@ -79,6 +79,9 @@ must_check int api_authenticate(struct api *api, const struct http_request *req,
 void api_key_hashes_each(const struct api *api, const char *team_id,
                          void (*each)(void *ctx, const char *hash), void *ctx);
 
+/* All of GET /metrics, for a team; "": nothing of single sandboxes. */
+void api_figures(const struct api *api, const char *team_id, struct prometheus *page);
+
 /* First start: a team "default" with a key, whose text is written to key_path (0600). Does nothing
  * when a team exists and the file holds a key that works; makes a new key when it does not. From
  * then on a DELETE of that key puts a new one in its place. */

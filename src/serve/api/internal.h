@@ -15,6 +15,7 @@
 #include "lib/base/id.h"
 #include "lib/base/table.h"
 #include "lib/http/cors.h"
+#include "lib/http/note.h"
 #include "lib/http/status.h"
 #include "serve/api/api.h"
 #include "serve/api/fields.h"
@@ -143,8 +144,9 @@ struct call {
     } headers[API_HEADERS_MAX];
     size_t headers_n;
     int64_t begun_us;
-    bool permanent; /* asking again is of no use */
-    int refused;    /* status of a refusal that waits for the body to be out of the way; 0: none */
+    struct trace_place trace; /* steps of the call are reported under it */
+    bool permanent;           /* asking again is of no use */
+    int refused; /* status of a refusal that waits for the body to be out of the way; 0: none */
     char refusal[API_MESSAGE_BYTES];
     int64_t audit_seq; /* of its row in the audit log that has no outcome yet; 0: none */
     char object[AUDIT_OBJECT_BYTES];

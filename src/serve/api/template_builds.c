@@ -302,6 +302,7 @@ void handle_build_start(struct call *call, const json_t *body)
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
+        build_trace(call->api->options.builds, info.template_id, info.id, &call->trace);
         usage_build(call);
         call_empty(call, 202);
     }

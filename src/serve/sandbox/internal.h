@@ -167,7 +167,8 @@ struct sandbox {
     bool on_record;           /* the store was given its row */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
-    char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
+    char *fork_of;            /* for its row, when it is new; NULL: none, or adopted */
+    struct trace_place trace; /* of the call that changes it next */
     json_t *metadata, *env_vars, *options;
     json_t *init; /* more fields of /init: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
@@ -339,6 +340,8 @@ struct save {
     enum save_phase phase; /* save_set_phase() alone writes it */
     bool healthy;          /* refused unless the agent answers */
     bool silent;           /* the agent did not answer: a pause goes on without its memory */
+    struct trace_place trace;
+    int64_t step_us; /* when the last step was over */
 
     /* Once; it owns the save. 0: it is saved; with STOP its jail is gone, the state is PAUSING and
      * the phase RECORDING, or saved is NULL and the state PAUSED: another pause came first. -errno:
