@@ -102,7 +102,7 @@ void build_request(struct builds *builds, const struct template *template, const
 must_check int build_start(struct builds *builds, const char *template_id, const char *id,
                            const json_t *body, struct err *err);
 
-/* The build that was started is part of that trace. */
+/* The build that is started next is part of that trace. */
 void build_trace(struct builds *builds, const char *template_id, const char *id,
                  const struct trace_place *place);
 

@@ -340,10 +340,8 @@ void build_trace(struct builds *builds, const char *template_id, const char *id,
 {
     struct build *build = find(builds, template_id, id);
 
-    if (build && build->work) {
-        build->work->trace = *place;
-        memcpy(build->work->trace_parent, place->span, sizeof(place->span));
-        trace_enter(&build->work->trace);
+    if (build) {
+        build->trace = *place;
     }
 }
 

@@ -68,7 +68,8 @@ struct build {
     char *layers, *user, *workdir, *env_json, *start_cmd, *ready_cmd, *start_context, *saved;
     uint64_t bytes;
     uint64_t saved_bytes;
-    struct work *work; /* under way, or queued */
+    struct work *work;        /* under way, or queued */
+    struct trace_place trace; /* of the call that started it */
 };
 
 struct builds {

@@ -21,6 +21,9 @@ struct work *work_new(struct build *build, struct spec *spec)
     work->spec = spec;
     work->phase = "base";
     work->begun_us = work->step_us = clock_mono_us();
+    work->trace = build->trace;
+    memcpy(work->trace_parent, build->trace.span, sizeof(work->trace_parent));
+    trace_enter(&work->trace);
     (void)str_copy(work->team_id, sizeof(work->team_id), str_of(build_team(build)));
     buf_init(&work->script_out, BUILD_SCRIPT_OUT_BYTES_MAX);
     buf_init(&work->out.part, BUILD_LINE_BYTES_MAX);
