@@ -65,10 +65,10 @@ function History() {
   return (
     <div class="grid">
       <Card title="Running sandboxes, the last hour">
-        <Chart label="Running sandboxes over the last hour" data={data.running} series={[{ label: 'running' }]} max={4} format={(n) => count(Math.round(n))} />
+        <Chart label="Running sandboxes over the last hour" data={data.running} series={[{ label: 'running' }]} max={4} span={HOUR_S} format={(n) => count(Math.round(n))} />
       </Card>
       <Card title="Creates per minute, the last hour">
-        <Chart label="Creates per minute over the last hour" data={data.rate} series={[{ label: 'per minute', color: '--info' }]} max={4} format={(n) => String(Math.round(n * 10) / 10)} />
+        <Chart label="Creates per minute over the last hour" data={data.rate} series={[{ label: 'per minute', color: '--info' }]} max={4} span={HOUR_S} format={(n) => String(Math.round(n * 10) / 10)} />
       </Card>
     </div>
   );
@@ -120,8 +120,8 @@ export default function Page() {
         <div class="figures">
           <Figure name="Running" value={<a href="#/sandboxes">{count(usage.now.sandboxes)}</a>} more={usage.limits.sandboxes ? `of ${count(usage.limits.sandboxes)} allowed` : undefined} />
           <Figure name="Paused" value={count(usage.now.pausedSandboxes)} />
-          <Figure name="CPUs in use" value={usage.measured.cpus.toFixed(1)} more={`${count(usage.now.cpus)} given to sandboxes`} />
-          <Figure name="Memory in use" value={megabytes(usage.measured.memoryMB)} more={`${megabytes(usage.now.memoryMB)} given to sandboxes`} />
+          <Figure name="CPUs in use" value={usage.measured.cpus.toFixed(1)} more={`${count(usage.now.cpus)} given out`} />
+          <Figure name="Memory in use" value={megabytes(usage.measured.memoryMB)} more={`${megabytes(usage.now.memoryMB)} given out`} />
           <Figure name="Disk in use" value={megabytes(usage.measured.diskMB)} />
         </div>
       ) : (
