@@ -2,6 +2,7 @@
 // beside it, pictures. A page fails its test when its Content-Security-Policy was broken, when it
 // threw, or when it spoke to anybody but the daemon.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { chromium } from 'playwright-core';
@@ -101,6 +102,18 @@ export async function enter(path = '/', options = {}) {
 export async function shot(page, name) {
   await page.waitForTimeout(150); // what fades in has done so
   await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+}
+
+const axe = readFileSync(new URL('node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+
+/** Fails when axe finds what shuts out people with a screen reader, a keyboard or weak eyes. */
+export async function accessible(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const bad = found.violations
+    .filter((one) => ['serious', 'critical'].includes(one.impact))
+    .flatMap((one) => one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 160)} (${node.failureSummary?.split('\n')[1]?.trim()})`));
+  assert.deepEqual(bad, []);
 }
 
 /** Waits until a condition is true, at most 20 s. */

@@ -1,7 +1,7 @@
 // The list of sandboxes: live, filtered, hostile, long, by keyboard, in a narrow window.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { accessible, api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
 
 useBrowser();
 
@@ -42,6 +42,7 @@ test('a sandbox is created in the dialog, with metadata, environment and a netwo
   await dialog.getByLabel('Metadata: value 1').fill('in the browser');
   await dialog.getByLabel('Network').selectOption('some');
   await dialog.getByLabel('It may reach').fill('pypi.org 10.1.0.0/16');
+  await accessible(page);
   await shot(page, 'sandboxes-create');
   await dialog.getByRole('button', { name: 'Create' }).click();
   await dialog.waitFor({ state: 'detached' });
@@ -151,6 +152,7 @@ test('ten thousand rows stay usable', async () => {
   const page = await withMany();
   assert.ok((await grid(page).getByRole('row').count()) < 100, 'only the rows in view are drawn');
   assert.equal(await grid(page).getAttribute('aria-rowcount'), '10001');
+  await accessible(page);
   await shot(page, 'sandboxes-many');
   await page.getByLabel('Filter by any text').fill('run-9999');
   await page.getByText('1 row', { exact: true }).waitFor();
@@ -202,6 +204,7 @@ test('the keyboard is enough', async () => {
 test('light colours, kept after a reload', async () => {
   const page = await withMany({ colorScheme: 'light' });
   assert.equal(await page.locator('html').getAttribute('data-theme'), 'light');
+  await accessible(page);
   await shot(page, 'sandboxes-light');
   await page.getByRole('button', { name: /Colours as the system/ }).click();
   await page.getByRole('button', { name: /Light colours/ }).click();
@@ -214,6 +217,7 @@ test('light colours, kept after a reload', async () => {
 
 test('a narrow window has a drawer, and nothing is cut off', async () => {
   const page = await withMany({ viewport: { width: 390, height: 780 } });
+  await accessible(page);
   await shot(page, 'sandboxes-narrow');
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 390, `the page is ${wide} px wide`);
