@@ -58,7 +58,7 @@ async function killAll() {
 const problems = new WeakMap();
 
 /** A new page of a new browser profile. Options are those of Playwright's contexts. */
-export async function open(options = {}) {
+export async function open({ web = WEB, ...options } = {}) {
   const context = await browser.newContext({ viewport: WIDE, colorScheme: 'dark', ...options });
   const page = await context.newPage();
   const found = [];
@@ -69,7 +69,7 @@ export async function open(options = {}) {
   });
   page.on('request', (request) => {
     const url = new URL(request.url());
-    if (/^(https?|wss?):$/.test(url.protocol) && url.host !== new URL(WEB).host) found.push(`a request to ${url.host}`);
+    if (/^(https?|wss?):$/.test(url.protocol) && url.host !== new URL(web).host) found.push(`a request to ${url.host}`);
   });
   page.on('dialog', (dialog) => {
     found.push(`a script opened a dialog: ${dialog.message()}`);
@@ -85,11 +85,12 @@ export async function close(page) {
   assert.deepEqual(found, []);
 }
 
-/** A page that is logged in, at a path of the dashboard. */
+/** A page that is logged in, at a path of the dashboard. `prepare` gets it before anything is loaded. */
 export async function enter(path = '/', options = {}) {
-  const { key = KEY, ...rest } = options;
+  const { key = KEY, prepare, ...rest } = options;
   const page = await open(rest);
-  await page.goto(`${WEB}/#${path}`);
+  await prepare?.(page);
+  await page.goto(`${options.web ?? WEB}/#${path}`);
   if (!process.env.ATOLL_WEB_URL) {
     await page.getByLabel('API key').fill(key);
     await page.getByRole('button', { name: 'Log in' }).click();
