@@ -33,6 +33,8 @@ enum route_flags {
     NO_CORS = 1 << 0,  /* for programs: no page may read the answer */
     NO_STORE = 1 << 1, /* no cache may keep the answer */
     FOR_TEAM = 1 << 2, /* the first {} names the team for which the admin acts: 404 */
+    READS = 1 << 3,    /* a read-only key may call it, whatever its method */
+    WRITES = 1 << 4,   /* a read-only key may not, though its method is GET */
 };
 
 struct route {

@@ -527,6 +527,8 @@ static int open_surface(struct server *server, struct err *err)
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
         .data = server->paths->state,
         .shares = &server->api_shares,
+        .web_files = web_files,
+        .web_files_n = web_files_n,
     };
 
     const struct edge_options edge = {

@@ -113,6 +113,7 @@ static void head_fill(struct head *head, struct api *api, const struct http_requ
 {
     const char *team = NULL;
     struct str key = {0};
+    bool read_only = false;
 
     head_add(head, "host", req->authority);
     for (size_t i = 0; i < req->headers_n && i < HTTP_HEADERS_MAX; i++) {
@@ -125,7 +126,7 @@ static void head_fill(struct head *head, struct api *api, const struct http_requ
     if (!http_header_get(req, "x-forwarded-proto").at) {
         head_add(head, "x-forwarded-proto", req->scheme);
     }
-    if (api_authenticate(api, req, &team, &key, err) < 0) {
+    if (api_authenticate(api, req, &team, &key, &read_only, err) < 0) {
         head_add(head, TOOLS_HEADER_REFUSED, str_of(err->msg));
     } else {
         head_add(head, TOOLS_HEADER_TEAM, str_of(team));

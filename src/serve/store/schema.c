@@ -251,6 +251,13 @@ static const char *const steps[] = {
     "  (SELECT 1 FROM tags WHERE template_id = new.id AND tag <> 'default');"
     " INSERT OR IGNORE INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
     "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
+
+    /* A session of the dashboard stands for a key, and ends with it. */
+    "ALTER TABLE keys ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE sessions ("
+    " hash TEXT PRIMARY KEY, key_id TEXT NOT NULL REFERENCES keys (id) ON DELETE CASCADE,"
+    " admin_key_id TEXT NOT NULL, created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

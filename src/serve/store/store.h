@@ -261,6 +261,7 @@ struct key_row {
     const char *prefix; /* "e2b_"; of an access token "sk_e2b_" */
     const char *masked; /* "e2b_ab...wxyz": as lists show it */
     const char *limits; /* as a team's */
+    bool read_only;
     int64_t created_ms;
     int64_t last_used_ms; /* 0: never */
 };
@@ -274,6 +275,24 @@ must_check int store_load_teams(struct store *store,
 must_check int store_load_keys(struct store *store,
                                void (*each)(void *ctx, const struct key_row *row), void *ctx,
                                struct err *err);
+
+/* ---- sessions of the dashboard ---- */
+
+struct session_row {
+    const char *hash; /* SHA-256 of the cookie's value, hex */
+    const char *key_id;
+    const char *admin_key_id; /* "": none */
+    int64_t created_ms;
+    int64_t used_ms;
+};
+
+/* They go when their key is deleted. */
+void store_session_save(struct store *store, const struct session_row *row, store_done *done,
+                        void *ctx);
+void store_session_delete(struct store *store, const char *hash, store_done *done, void *ctx);
+must_check int store_load_sessions(struct store *store,
+                                   void (*each)(void *ctx, const struct session_row *row),
+                                   void *ctx, struct err *err);
 
 /* ---- tables for the operator (serve/store/admin.c) ---- */
 
