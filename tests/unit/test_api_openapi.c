@@ -111,6 +111,7 @@ static const struct {
     [ACCESS_FULL_KEY] = {"full-key", "apiKey|bearer|adminToken+teamID|"},
     [ACCESS_ADMIN] = {"admin", "adminToken|"},
     [ACCESS_UPLOAD_TOKEN] = {"upload-token", "uploadToken|"},
+    [ACCESS_PAGE] = {"page", ""},
     [ACCESS_VOLUME_TOKEN] = {"volume-token", "volumeToken|"},
 };
 

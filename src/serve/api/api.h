@@ -38,11 +38,15 @@ struct api_options {
      * own. */
     void (*figures)(void *ctx, const char *team_id, struct prometheus *page);
     void *figures_ctx;
-    const char *domain;               /* reported to clients when set by the operator, else NULL */
-    uint32_t team_sandboxes_max;      /* that a team may have at one time */
-    int64_t sandbox_s_max;            /* that a sandbox may live */
-    const char *data;                 /* the data directory, whose disk GET /nodes shows */
-    struct shares *shares;            /* requests under way, by team: outlives every exchange */
+    const char *domain;          /* reported to clients when set by the operator, else NULL */
+    uint32_t team_sandboxes_max; /* that a team may have at one time */
+    int64_t sandbox_s_max;       /* that a sandbox may live */
+    const char *data;            /* the data directory, whose disk GET /nodes shows */
+    struct shares *shares;       /* requests under way, by team: outlives every exchange */
+    /* Takes the exchange of a WebSocket of the dashboard to a port of a sandbox. */
+    void (*stream)(void *ctx, struct http_exchange *ex, const char *team_id, const char *id,
+                   uint16_t port, const char *target);
+    void *stream_ctx;
     const struct web_file *web_files; /* of the dashboard; NULL: none is served */
     size_t web_files_n;
 };

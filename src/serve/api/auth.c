@@ -255,6 +255,29 @@ static bool is_reading(const struct route *route)
     return route->flags & READS || (strcmp(route->method, "GET") == 0 && !(route->flags & WRITES));
 }
 
+/* Fills the call with what the key may. */
+static int take_key(struct call *call, const struct key *key, struct err *err)
+{
+    if (key->read_only && !is_reading(call->route)) {
+        return err_set(err, EPERM,
+                       "this API key is read-only: it may look at everything of its team, and "
+                       "change nothing");
+    }
+    call->team = key->team;
+    call->read_only = key->read_only;
+    memcpy(call->key_id, key->id, sizeof(call->key_id));
+    return 0;
+}
+
+static int authenticate_page(struct call *call, const struct http_request *req, struct err *err)
+{
+    struct key *key = NULL;
+    int r = auth_page(call->api, req, &key, err);
+
+    call->by_session = true;
+    return r < 0 ? r : take_key(call, key, err);
+}
+
 static int authenticate_team(struct call *call, const struct http_request *req, struct err *err)
 {
     struct key *key = NULL;
@@ -266,21 +289,13 @@ static int authenticate_team(struct call *call, const struct http_request *req, 
     if (r < 0) {
         return r;
     }
-    if (key->read_only && !is_reading(call->route)) {
-        return err_set(err, EPERM,
-                       "this API key is read-only: it may look at everything of its team, and "
-                       "change nothing");
-    }
     /* A key with limits could make itself another without. */
     if (call->route->access == ACCESS_FULL_KEY && limits_any(&key->limits)) {
         return err_set(err, EPERM,
                        "this API key has limits: it cannot make, change or delete keys");
     }
-    call->team = key->team;
-    call->read_only = key->read_only;
     call->by_session = auth_key_text(req).len == 0;
-    memcpy(call->key_id, key->id, sizeof(call->key_id));
-    return 0;
+    return take_key(call, key, err);
 }
 
 static int authenticate_upload(struct call *call, struct err *err)
@@ -315,6 +330,8 @@ int call_authenticate(struct call *call, struct err *err)
         return authenticate_team(call, req, err);
     case ACCESS_ADMIN:
         return authenticate_admin(call, req, err);
+    case ACCESS_PAGE:
+        return authenticate_page(call, req, err);
     case ACCESS_UPLOAD_TOKEN:
         return authenticate_upload(call, err);
     case ACCESS_VOLUME_TOKEN:

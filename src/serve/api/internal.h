@@ -211,6 +211,9 @@ must_check int auth_check_text(struct api *api, struct str text, struct key **ou
  * its key. -ENOENT without a sentence: there is no cookie. -EACCES, -EPERM as above. */
 must_check int auth_session(struct api *api, const struct http_request *req, struct session **out,
                             struct key **key, struct err *err);
+/* The same for a page that cannot send a header, by its Origin. (sessions.c) */
+must_check int auth_page(struct api *api, const struct http_request *req, struct key **key,
+                         struct err *err);
 /* The key that a session stands for. NULL: it was deleted, and the session is ended. */
 struct key *session_key(struct api *api, struct session *session);
 
@@ -410,6 +413,7 @@ void handle_admin_running(struct call *call, const json_t *body);
 void handle_session_begin(struct call *call, const json_t *body); /* sessions.c */
 void handle_session_get(struct call *call, const json_t *body);
 void handle_session_end(struct call *call, const json_t *body);
+bool stream_screen(struct call *call);
 void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
 void handle_dashboard_builds(struct call *call, const json_t *body);

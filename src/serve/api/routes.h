@@ -19,6 +19,7 @@ enum access {
     ACCESS_ADMIN,        /* the operator: a key of the admin */
     ACCESS_UPLOAD_TOKEN, /* the token in the address that GET /templates/{}/files/{} gave */
     ACCESS_INTERNAL,     /* a team's key, by the internal socket alone: the daemon's own programs */
+    ACCESS_PAGE,         /* a page of the dashboard: its cookie, and its Origin. For WebSockets */
     ACCESS_VOLUME_TOKEN, /* the volume's token as a bearer; errors have a text for their code */
 };
 

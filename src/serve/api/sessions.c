@@ -18,17 +18,22 @@ enum { NUMBER_BYTES = 24 };
 
 /* A browser says which page asks, in headers that no page can set; programs send neither. The
  * scheme may differ: a proxy before us may have ended TLS. */
+static bool is_own_origin(const struct http_request *req)
+{
+    struct str origin = str_trim(http_header_get(req, "origin"));
+    struct str rest = str_skip(origin, str_find(origin, ':'));
+
+    return str_starts(rest, STR("://")) && str_ieq(str_skip(rest, 3), req->authority);
+}
+
 static bool is_foreign_page(const struct http_request *req)
 {
     struct str site = str_trim(http_header_get(req, "sec-fetch-site"));
-    struct str origin = str_trim(http_header_get(req, "origin"));
-    struct str rest = str_skip(origin, str_find(origin, ':'));
 
     if (site.len > 0 && !str_ieq(site, STR("same-origin")) && !str_ieq(site, STR("none"))) {
         return true;
     }
-    return origin.at &&
-           !(str_starts(rest, STR("://")) && str_ieq(str_skip(rest, 3), req->authority));
+    return http_header_get(req, "origin").at && !is_own_origin(req);
 }
 
 static bool refuse_foreign(struct call *call)
@@ -301,16 +306,16 @@ void handle_session_begin(struct call *call, const json_t *body)
 
 /* Without X-Atoll-CSRF, which a page learns here. Of two cookies with a session each, one is of
  * another page: none is taken. */
-static struct session *session_of_cookie(struct call *call, struct str *token)
+static struct session *session_of_cookie(struct api *api, const struct http_request *req,
+                                         struct str *token)
 {
     struct session *found = NULL;
     struct web_cookies cookies;
     size_t n = 0;
 
-    web_cookies_read(http_request(call->ex), &cookies);
+    web_cookies_read(req, &cookies);
     for (size_t i = 0; i < cookies.n; i++) {
-        struct session *one =
-            sessions_find(call->api->sessions, cookies.values[i], clock_wall_ms());
+        struct session *one = sessions_find(api->sessions, cookies.values[i], clock_wall_ms());
 
         if (one && one != found) {
             n++;
@@ -333,7 +338,7 @@ void handle_session_get(struct call *call, const json_t *body)
     if (refuse_foreign(call)) {
         return;
     }
-    struct session *session = session_of_cookie(call, &token);
+    struct session *session = session_of_cookie(call->api, http_request(call->ex), &token);
     const struct key *key = session ? session_key(call->api, session) : NULL;
     if (!key) {
         call_fail(call, 401, "there is no session: log in with an API key, or by `atoll open`");
@@ -397,4 +402,83 @@ void handle_link_make(struct call *call, const json_t *body)
     call_json(call, 201,
               json_pack("{ssso}", "link", token, "expiresAt", stamp_json(now_ms + LINK_MS)));
     explicit_bzero(token, sizeof(token));
+}
+
+/* ---- /dashboard/sandboxes/{}/stream/{} ---- */
+
+int auth_page(struct api *api, const struct http_request *req, struct key **key, struct err *err)
+{
+    struct str token = {0};
+
+    if (!is_own_origin(req)) {
+        return err_set(err, EPERM, "only a page of the dashboard opens this WebSocket");
+    }
+    struct session *session = session_of_cookie(api, req, &token);
+    struct key *of_session = session ? session_key(api, session) : NULL;
+    if (!of_session) {
+        return err_set(err, EACCES, "there is no session: log in again");
+    }
+    sessions_use(api->sessions, session, clock_wall_ms());
+    *key = of_session;
+    return 0;
+}
+
+static bool port_parse(const char *text, uint16_t *out)
+{
+    char *end = NULL;
+    unsigned long port = strtoul(text, &end, 10);
+
+    *out = (uint16_t)port;
+    return text[0] >= '1' && text[0] <= '9' && !*end && port <= UINT16_MAX;
+}
+
+/* A path that can stand in a request: no spaces, no control characters. */
+static bool target_ok(struct str target)
+{
+    for (size_t i = 0; i < target.len; i++) {
+        if (target.at[i] <= ' ' || target.at[i] > '~') {
+            return false;
+        }
+    }
+    return str_starts(target, STR("/")) && target.len < API_PARAM_BYTES;
+}
+
+static void refuse_stream(struct call *call, int status, const char *sentence)
+{
+    call->refused = status;
+    (void)snprintf(call->refusal, sizeof(call->refusal), "%s", sentence);
+}
+
+/* The screen of a desktop is a WebSocket of the program that serves it, at /websockify. */
+bool stream_screen(struct call *call)
+{
+    const struct http_request *req = http_request(call->ex);
+    char target[API_PARAM_BYTES] = "/websockify";
+    scoped_buf(path, API_PARAM_BYTES);
+    uint16_t port = 0;
+    struct str id;
+
+    if (!req->upgrade || !str_ieq(http_header_get(req, "upgrade"), STR("websocket"))) {
+        refuse_stream(call, 400, "validation error: this path takes WebSockets alone");
+    } else if (!port_parse(call->param, &port) || !sandbox_id_cut(call->first, &id)) {
+        refuse_stream(call, 400, "validation error: the path has no sandbox and port");
+    } else if (http_query_get(req->query, "path", &path) < 0 ||
+               (buf_len(&path) > 0 && (!target_ok(buf_str(&path)) ||
+                                       !str_copy(target, sizeof(target), buf_str(&path))))) {
+        refuse_stream(call, 400, "validation error: path is no path");
+    }
+    if (!call->refused && !call->api->options.stream) {
+        refuse_stream(call, 503, "this server passes no WebSockets on");
+    }
+    if (call->refused) {
+        return false;
+    }
+    char name[API_PARAM_BYTES];
+    (void)str_copy(name, sizeof(name), id);
+    struct http_exchange *ex = call->ex;
+    const struct api_options *options = &call->api->options;
+    options->stream(options->stream_ctx, ex, call->team->id, name, port, target);
+    figures_note(call, 101);
+    call_free(call);
+    return true;
 }
