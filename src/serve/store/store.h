@@ -222,6 +222,12 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
                         const struct event_row *event, enum store_durability durability,
                         store_done *done, void *ctx);
 
+/* A JSON array of the family of a sandbox: the sandboxes and snapshots that it comes from, and all
+ * that comes from those; the nearest first, at most `limit`. Killed sandboxes are in it until their
+ * rows are deleted. Only rows of the team count. (serve/store/lineage.c) */
+void store_lineage(struct store *store, const char *team_id, const char *sandbox_id, int64_t limit,
+                   store_text *done, void *ctx);
+
 /* Once `done` got 0, every row saved before survives a power loss, lazy ones too. Call it before
  * you remove something that a row no longer refers to. */
 void store_settle(struct store *store, store_done *done, void *ctx);
