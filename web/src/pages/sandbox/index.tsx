@@ -4,6 +4,7 @@ import type { ComponentType } from 'preact';
 import { lazy, Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { navigate } from 'wouter-preact/use-hash-location';
+import { canWrite } from '../../lib/session';
 import { EmptyState, ErrorNote, Spinner } from '../../ui/basics';
 import { Tabs, type Tab } from '../../ui/tabs';
 import { openBox, type Box } from './box';
@@ -34,9 +35,15 @@ const TABS: Entry[] = [
   { id: 'desktop', label: 'Desktop', icon: 'desktop', running: true, part: part(() => import('./desktop')) },
 ];
 
+/* The daemon gives a session that may only read no token of the agent. */
+function NotForReaders() {
+  return <EmptyState title="This session may only read">What is inside the sandbox needs a key that may change it. Log in with such a key to look there.</EmptyState>;
+}
+
 function Body({ box, at }: { box: Box; at: Entry }) {
   const state = box.state.value;
   if (state === null) return box.error.value ? <ErrorNote error={box.error.value} /> : <Spinner label="Asking for the sandbox" />;
+  if (at.running && !canWrite.value) return <NotForReaders />;
   if (at.running && state === 'paused') return <Paused box={box} />;
   if (at.running && state === 'gone') return <Gone box={box} />;
   const Part = at.part;
@@ -51,7 +58,8 @@ function Page({ id, tab }: { id: string; tab?: string }) {
   const [opened] = useState(() => openBox(id));
   useEffect(() => opened.close, []);
   const { box } = opened;
-  const fallback = box.state.value === 'gone' ? 'events' : 'terminal';
+  const shown = TABS.filter((entry) => canWrite.value || !entry.running);
+  const fallback = box.state.value === 'gone' ? 'events' : canWrite.value ? 'terminal' : 'figures';
   const at = TABS.find((entry) => entry.id === (tab ?? fallback));
   useEffect(() => {
     document.title = `${at?.label ?? 'Sandbox'} · ${id} · atoll`;
@@ -61,7 +69,7 @@ function Page({ id, tab }: { id: string; tab?: string }) {
       <Head box={box} />
       <Tabs
         label="Parts of the sandbox"
-        tabs={TABS}
+        tabs={shown}
         at={at?.id ?? ''}
         onChange={(next) => navigate(`/sandboxes/${encodeURIComponent(id)}/${next}`, { replace: true })}
       />
