@@ -13,6 +13,19 @@ export interface SandboxEvent {
   eventData?: Record<string, unknown> | null;
 }
 
+/** "sandbox.lifecycle.paused" is "paused". */
+export const eventName = (type: string): string => type.split('.').pop() ?? type;
+
+/** Why it happened or what it says, if the event tells. */
+export function eventReason(event: SandboxEvent): string {
+  const data = event.eventData ?? {};
+  if (typeof data.kill_reason === 'string') return data.kill_reason.replaceAll('_', ' ');
+  if (typeof data.memory_lost === 'string') return `memory lost: ${data.memory_lost}`;
+  if (typeof data.fork_of === 'string') return `fork of ${data.fork_of}`;
+  if (typeof data.set_timeout === 'string') return `until ${data.set_timeout}`;
+  return '';
+}
+
 export type Feed = 'off' | 'connecting' | 'live' | 'polling';
 
 const ROUTE = '/events/sandboxes';
