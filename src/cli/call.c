@@ -18,7 +18,7 @@
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
     TOKEN_BYTES = 256,
-    PATH_BYTES_MAX = 2048,
+    PATH_BYTES_MAX = 16 * 1024,
     HEADER_BYTES_MAX = 8192,
     AGENT_PORT = 49983,
 };
@@ -416,7 +416,9 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
 {
     struct call call = {.line = line, .line_ctx = ctx};
     json_t *answer = NULL;
-    int r = call_run(&call, endpoint, "GET", path, endpoint_headers(endpoint), NULL, &answer, err);
+    struct curl_slist *headers =
+        header_add(endpoint_headers(endpoint), "Accept", STR("application/x-ndjson"));
+    int r = call_run(&call, endpoint, "GET", path, headers, NULL, &answer, err);
 
     json_decref(answer);
     return r;
