@@ -42,6 +42,8 @@ struct api_options {
     uint32_t team_sandboxes_max; /* that a team may have at one time */
     int64_t sandbox_s_max;       /* that a sandbox may live */
     const char *data;            /* the data directory, whose disk GET /nodes shows */
+    const char *pool;            /* the file system of sandboxes' disks */
+    const char *findings;        /* a file: what this machine lacks, as of the start */
     struct shares *shares;       /* requests under way, by team: outlives every exchange */
     /* Takes the exchange of a WebSocket of the dashboard to a port of a sandbox. */
     void (*stream)(void *ctx, struct http_exchange *ex, const char *team_id, const char *id,

@@ -521,6 +521,8 @@ static int open_surface(struct server *server, struct err *err)
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
         .data = server->paths->state,
+        .pool = server->paths->pool,
+        .findings = server->paths->findings,
         .shares = &server->api_shares,
         .stream = edge_stream,
         .stream_ctx = server->edge,
