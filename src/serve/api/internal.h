@@ -359,6 +359,7 @@ void handle_webhooks_change(struct call *call, const json_t *body);
 void handle_webhooks_delete(struct call *call, const json_t *body);
 void handle_webhooks_test(struct call *call, const json_t *body);
 void handle_webhooks_deliveries(struct call *call, const json_t *body);
+void handle_webhooks_redeliver(struct call *call, const json_t *body);
 
 void handle_secrets_list(struct call *call, const json_t *body);
 void handle_secrets_create(struct call *call, const json_t *body);
