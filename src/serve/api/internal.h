@@ -411,6 +411,7 @@ void handle_webhooks_change(struct call *call, const json_t *body);
 void handle_webhooks_delete(struct call *call, const json_t *body);
 void handle_webhooks_test(struct call *call, const json_t *body);
 void handle_webhooks_deliveries(struct call *call, const json_t *body);
+void handle_webhooks_redeliver(struct call *call, const json_t *body);
 
 void handle_secrets_list(struct call *call, const json_t *body);
 void handle_secrets_create(struct call *call, const json_t *body);
@@ -473,6 +474,7 @@ void handle_session_end(struct call *call, const json_t *body);
 bool stream_screen(struct call *call);
 void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_overview(struct call *call, const json_t *body);  /* dashboard_overview.c */
 void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);
