@@ -45,7 +45,7 @@ const struct command row_cp = {
              "stands for what is in DIR. Modes are kept. `-` is stdin or stdout: the bytes of a\n"
              "file, or a tar stream of a directory. On this machine a file or a new directory\n"
              "appears when it is complete, and no name from a sandbox leads out of the target.\n"
-             "Directories of a sandbox need `tar` in its template. -q shows no progress.",
+             "-q shows no progress.",
     .examples = "atoll cp report.csv i0123456789abcdefghij:/home/user/\n"
                 "atoll cp i0123456789abcdefghij:results ./results\n"
                 "atoll cp i0123456789abcdefghij:/var/log - | tar t",
