@@ -143,7 +143,7 @@ static void screen_close(const struct top *top)
 static int fleet_again(struct top *top, struct err *err)
 {
     struct fleet next = {0};
-    int r = fleet_read(top->cli, &top->endpoint, true, &next, err);
+    int r = fleet_read(top->cli, &top->endpoint, FLEET_LATEST, &next, err);
 
     if (r == 0) {
         fleet_fini(&top->fleet);
@@ -205,13 +205,14 @@ static int top(struct cli *cli)
 {
     const char *interval = cli_option(cli, "--interval");
     struct top top = {.cli = cli, .order = FLEET_BY_CPU, .interval_s = INTERVAL_S};
+    char *end = NULL;
     struct err err;
 
     (void)order_of(cli_option(cli, "--sort"), &top.order);
     if (interval) {
-        top.interval_s = atoi(interval);
+        top.interval_s = (int)strtol(interval, &end, 10);
     }
-    if (top.interval_s < 1 || top.interval_s > INTERVAL_MAX_S) {
+    if ((end && *end) || top.interval_s < 1 || top.interval_s > INTERVAL_MAX_S) {
         return cli_usage(cli, "'%s' is not a number of seconds", interval);
     }
     int r = endpoint_choose(cli, &top.endpoint, &err);

@@ -10,6 +10,7 @@
 #include "lib/base/encode.h"
 #include "lib/base/shares.h"
 #include "serve/api/internal.h"
+#include "serve/web/web.h"
 
 static const char team_is_busy[] =
     "your team has its share of the server's requests under way; try again";
@@ -288,6 +289,9 @@ static void handle(struct api *api, struct http_exchange *ex, bool internal)
 {
     const struct http_request *req = http_request(ex);
 
+    if (api->web && web_handle(api->web, ex)) {
+        return;
+    }
     if (str_eq(req->method, STR("OPTIONS"))) {
         cors_preflight(ex, CORS_API);
         return;
@@ -325,6 +329,7 @@ static void api_destroy(struct api *api)
     accounts_free(api);
     admin_keys_free(api);
     makers_free(api);
+    web_free(api->web);
     free(api->default_key_path);
     free(api->figures);
     free(api);
@@ -340,6 +345,9 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     api->started_mono_ms = clock_mono_ms();
     api->status_changed_ms = clock_wall_ms();
     r = accounts_load(api, err);
+    if (r == 0 && options->web_files) {
+        r = web_new(options->web_files, options->web_files_n, &api->web, err);
+    }
     if (r < 0) {
         api_destroy(api);
         return r;

@@ -25,7 +25,7 @@ enum {
     API_PARAM_BYTES = 512,   /* a piece of a path, decoded, and its NUL */
     API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
     API_HEADERS_MAX = 4,     /* that a handler adds */
-    API_HEADER_BYTES = 112,
+    API_HEADER_BYTES = 192,
     EVENTS_FOLLOW_BYTES_MAX = 6 * 1024 * 1024, /* a page of the store */
     API_RETRY_AFTER_S = 1,                     /* for clients, while the keeper is away */
 
@@ -59,7 +59,8 @@ struct key {
     char masked[KEY_MASK_BYTES];
     char *name;
     const struct team *team;
-    bool is_token; /* an access token: listed nowhere */
+    bool is_token;  /* an access token: listed nowhere */
+    bool read_only; /* it may look, and change nothing */
     struct limits limits;
     int64_t created_ms;
     int64_t last_used_ms;  /* 0: never */
@@ -79,6 +80,10 @@ struct admin_key {
     UT_hash_handle hh;
 };
 
+struct session;
+struct sessions;
+struct web;
+
 struct maker;      /* makers.c */
 struct quota_hold; /* quota.c */
 
@@ -91,6 +96,8 @@ struct api {
     struct key *keys_by_id;
     struct admin_key *admin_keys;
     struct maker *makers;
+    struct sessions *sessions; /* of the dashboard */
+    struct web *web;           /* its files; NULL: none */
     struct quota_hold *holds;
     bool draining;             /* no new sandboxes: the operator said so */
     int64_t status_changed_ms; /* of that */
@@ -119,6 +126,8 @@ struct call {
     const struct team *team;      /* the caller; NULL on a route that anybody or the admin calls */
     const struct volume *volume;  /* the volume of the token; NULL: none */
     char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
+    bool read_only;               /* that key may change nothing */
+    bool by_session;              /* it came from the dashboard, with a cookie for the key */
     bool internal;                /* it came by the internal socket */
     char param[API_PARAM_BYTES];  /* the segment of the last "{}" of the route */
     char first[API_PARAM_BYTES];  /* the segment of the first, where there are two */
@@ -190,9 +199,23 @@ must_check int call_authenticate(struct call *call, struct err *err);
 /* The team of the token in an upload's address, or NULL. (template_files.c) */
 const struct team *upload_team(const struct call *call);
 
-/* 0 with *out, or -EACCES with the sentence. */
+/* The key of the request, or of the dashboard's session that it carries. 0 with *out; -EACCES (401)
+ * or -EPERM (403: a cookie without the session's own token) with the sentence. */
 must_check int auth_check(struct api *api, const struct http_request *req, struct key **out,
                           struct err *err);
+
+/* The same for the text of a key: -EACCES with the sentence. */
+must_check int auth_check_text(struct api *api, struct str text, struct key **out, struct err *err);
+
+/* The session of the dashboard's cookie, whose token the request must carry in X-Atoll-CSRF, and
+ * its key. -ENOENT without a sentence: there is no cookie. -EACCES, -EPERM as above. */
+must_check int auth_session(struct api *api, const struct http_request *req, struct session **out,
+                            struct key **key, struct err *err);
+/* The same for a page that cannot send a header, by its Origin. (sessions.c) */
+must_check int auth_page(struct api *api, const struct http_request *req, struct key **key,
+                         struct err *err);
+/* The key that a session stands for. NULL: it was deleted, and the session is ended. */
+struct key *session_key(struct api *api, struct session *session);
 
 must_check int accounts_load(struct api *api, struct err *err); /* accounts_load.c */
 void accounts_free(struct api *api);
@@ -225,6 +248,10 @@ must_check int key_file_write(const char *path, const char *text, struct err *er
 
 /* Whether the request has a key of the admin; -EACCES with the sentence. */
 must_check int admin_check(struct api *api, const struct http_request *req, struct err *err);
+/* The key of that text: NULL with the sentence. */
+struct admin_key *admin_find_text(struct api *api, struct str text, struct err *err);
+/* Whether the admin key of that id exists. */
+bool admin_id_works(const struct api *api, const char *id);
 must_check int admin_keys_load(struct api *api, struct err *err);
 void admin_keys_free(struct api *api);
 
@@ -363,6 +390,7 @@ void handle_refresh(struct call *call, const json_t *body);
 void handle_network(struct call *call, const json_t *body);
 void handle_pause(struct call *call, const json_t *body);
 void handle_resume(struct call *call, const json_t *body);
+void handle_lineage(struct call *call, const json_t *body);
 void handle_fork(struct call *call, const json_t *body);
 void handle_snapshot(struct call *call, const json_t *body);
 void handle_snapshots(struct call *call, const json_t *body);
@@ -383,7 +411,13 @@ void handle_admin_team_change(struct call *call, const json_t *body);
 void handle_admin_team_kill(struct call *call, const json_t *body);
 void handle_admin_team_cancel(struct call *call, const json_t *body);
 void handle_admin_running(struct call *call, const json_t *body);
+void handle_session_begin(struct call *call, const json_t *body); /* sessions.c */
+void handle_session_get(struct call *call, const json_t *body);
+void handle_session_end(struct call *call, const json_t *body);
+bool stream_screen(struct call *call);
+void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);
 void handle_dashboard_build(struct call *call, const json_t *body);

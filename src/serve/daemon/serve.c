@@ -492,6 +492,15 @@ static const char *or_null(const char *text)
 static int open_surface(struct server *server, struct err *err)
 {
     server->metrics = metrics_new(&server->loop, server->sandboxes, server->keeper);
+    const struct edge_options edge = {
+        .loop = &server->loop,
+        .sandboxes = server->sandboxes,
+        .domain = or_null(server->config->domain),
+        .shares = &server->edge_shares,
+        .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
+        .is_api = api_is_call,
+    };
+    server->edge = edge_new(&edge);
     const struct api_options options = {
         .loop = &server->loop,
         .store = server->store,
@@ -513,17 +522,11 @@ static int open_surface(struct server *server, struct err *err)
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
         .data = server->paths->state,
         .shares = &server->api_shares,
+        .stream = edge_stream,
+        .stream_ctx = server->edge,
+        .web_files = web_files,
+        .web_files_n = web_files_n,
     };
-
-    const struct edge_options edge = {
-        .loop = &server->loop,
-        .sandboxes = server->sandboxes,
-        .domain = or_null(server->config->domain),
-        .shares = &server->edge_shares,
-        .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
-        .is_api = api_is_call,
-    };
-    server->edge = edge_new(&edge);
     int r = api_new(&options, &server->api, err);
     if (r == 0) {
         r = api_prepare_default_key(server->api, server->paths->default_key, err);

@@ -167,7 +167,9 @@ struct sandbox {
     bool on_record;           /* the store was given its row */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
-    char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
+    char *fork_of; /* the sandbox that it is a copy of; NULL: none */
+    char *wrong;   /* the last thing that went wrong with it; NULL: nothing since the start */
+    int64_t wrong_ms;
     json_t *metadata, *env_vars, *options;
     json_t *init; /* more fields of /init: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
@@ -224,6 +226,9 @@ bool sandbox_is_users(const struct sandbox *sb);
 
 struct sandbox *sandbox_new(struct sandboxes *all); /* one count, for the table; not in it yet */
 void sandbox_hold(struct sandbox *sb);
+
+/* Keeps the sentence for those who look at the sandbox. It replaces the one before. */
+void sandbox_note_wrong(struct sandbox *sb, const char *format, ...) printf_like(2, 3);
 void sandbox_release(struct sandbox *sb);
 bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */
 

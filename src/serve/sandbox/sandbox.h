@@ -302,6 +302,10 @@ struct sandbox_info {
     const char *template_id, *template_alias;
     enum sandbox_state state; /* STARTING, then RUNNING or PAUSED, as it reads outside */
     bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
+    enum sandbox_state exact; /* the state itself */
+    const char *fork_of;      /* the sandbox that it is a copy of; NULL: none */
+    const char *wrong;        /* the last thing that went wrong; NULL: nothing since the start */
+    int64_t wrong_ms;         /* when */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
     bool saved_memory;    /* PAUSED: its memory was saved too */

@@ -251,6 +251,17 @@ static const char *const steps[] = {
     "  (SELECT 1 FROM tags WHERE template_id = new.id AND tag <> 'default');"
     " INSERT OR IGNORE INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
     "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
+
+    /* A session of the dashboard stands for a key, and ends with it. */
+    "ALTER TABLE keys ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE sessions ("
+    " hash TEXT PRIMARY KEY, key_id TEXT NOT NULL REFERENCES keys (id) ON DELETE CASCADE,"
+    " admin_key_id TEXT NOT NULL, created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;",
+    /* For lineages: what was made of a sandbox, and of a snapshot. */
+    "CREATE INDEX sandboxes_by_source ON sandboxes (fork_of) WHERE fork_of IS NOT NULL;"
+    "CREATE INDEX sandboxes_by_template ON sandboxes (template_id);"
+    "CREATE INDEX templates_by_source ON templates (snapshot_of) WHERE snapshot_of IS NOT NULL;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

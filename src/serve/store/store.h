@@ -222,6 +222,12 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
                         const struct event_row *event, enum store_durability durability,
                         store_done *done, void *ctx);
 
+/* A JSON array of the family of a sandbox: the sandboxes and snapshots that it comes from, and all
+ * that comes from those; the nearest first, at most `limit`. Killed sandboxes are in it until their
+ * rows are deleted. Only rows of the team count. (serve/store/lineage.c) */
+void store_lineage(struct store *store, const char *team_id, const char *sandbox_id, int64_t limit,
+                   store_text *done, void *ctx);
+
 /* Once `done` got 0, every row saved before survives a power loss, lazy ones too. Call it before
  * you remove something that a row no longer refers to. */
 void store_settle(struct store *store, store_done *done, void *ctx);
@@ -261,6 +267,7 @@ struct key_row {
     const char *prefix; /* "e2b_"; of an access token "sk_e2b_" */
     const char *masked; /* "e2b_ab...wxyz": as lists show it */
     const char *limits; /* as a team's */
+    bool read_only;
     int64_t created_ms;
     int64_t last_used_ms; /* 0: never */
 };
@@ -274,6 +281,24 @@ must_check int store_load_teams(struct store *store,
 must_check int store_load_keys(struct store *store,
                                void (*each)(void *ctx, const struct key_row *row), void *ctx,
                                struct err *err);
+
+/* ---- sessions of the dashboard ---- */
+
+struct session_row {
+    const char *hash; /* SHA-256 of the cookie's value, hex */
+    const char *key_id;
+    const char *admin_key_id; /* "": none */
+    int64_t created_ms;
+    int64_t used_ms;
+};
+
+/* They go when their key is deleted. */
+void store_session_save(struct store *store, const struct session_row *row, store_done *done,
+                        void *ctx);
+void store_session_delete(struct store *store, const char *hash, store_done *done, void *ctx);
+must_check int store_load_sessions(struct store *store,
+                                   void (*each)(void *ctx, const struct session_row *row),
+                                   void *ctx, struct err *err);
 
 /* ---- tables for the operator (serve/store/admin.c) ---- */
 

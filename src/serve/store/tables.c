@@ -73,10 +73,17 @@ static const struct store_column key_columns[] = {
     KEEPS(key_row, prefix),
     KEEPS(key_row, masked),
     VALUE(key_row, limits, .if_null = "{}"),
+    KEEPS(key_row, read_only),
     KEEPS(key_row, created_ms),
     VALUE(key_row, last_used_ms),
 };
 TABLE(keys, key_row, "API key", key_columns, "ORDER BY created_ms, id");
+
+static const struct store_column session_columns[] = {
+    KEY(session_row, hash),         KEEPS(session_row, key_id),  VALUE(session_row, admin_key_id),
+    KEEPS(session_row, created_ms), VALUE(session_row, used_ms),
+};
+TABLE(sessions, session_row, "session", session_columns, "ORDER BY created_ms, hash");
 
 static const struct store_column admin_key_columns[] = {
     KEY(admin_key_row, id),           KEEPS(admin_key_row, name),
@@ -201,12 +208,11 @@ static const struct store_column shell_columns[] = {
 TABLE(shells, shell_row, "shell", shell_columns, "");
 
 const struct store_table *const store_tables[] = {
-    &table_teams,           &table_sandboxes, &table_events,
-    &table_webhooks,        &table_keys,      &table_admin_keys,
-    &table_makers,          &table_usage,     &table_templates,
-    &table_builds,          &table_tags,      &table_steps,
-    &table_files,           &table_volumes,   &table_secrets,
-    &table_secret_versions, &table_shells,    NULL,
+    &table_teams,     &table_sandboxes,  &table_events,  &table_webhooks,
+    &table_keys,      &table_admin_keys, &table_makers,  &table_usage,
+    &table_templates, &table_builds,     &table_tags,    &table_steps,
+    &table_files,     &table_volumes,    &table_secrets, &table_secret_versions,
+    &table_shells,    &table_sessions,   NULL,
 };
 
 /* ---- the calls ---- */
@@ -236,6 +242,9 @@ LOAD(store_load_teams, team_row, table_teams)
 SAVE(store_key_save, key_row, table_keys)
 DELETE(store_key_delete, table_keys)
 LOAD(store_load_keys, key_row, table_keys)
+SAVE(store_session_save, session_row, table_sessions)
+DELETE(store_session_delete, table_sessions)
+LOAD(store_load_sessions, session_row, table_sessions)
 SAVE(store_admin_key_save, admin_key_row, table_admin_keys)
 DELETE(store_admin_key_delete, table_admin_keys)
 LOAD(store_load_admin_keys, admin_key_row, table_admin_keys)

@@ -68,6 +68,7 @@ export class Agent {
     const headers = new Headers(options.headers);
     headers.set('E2b-Sandbox-Id', this.id);
     headers.set('E2b-Sandbox-Port', String(options.port ?? AGENT_PORT));
+    headers.set('X-Atoll-CSRF', 'agent'); // the daemon then takes these headers at every name it has
     if (this.token) headers.set('X-Access-Token', this.token);
     if (this.trafficToken) headers.set('E2B-Traffic-Access-Token', this.trafficToken);
     return headers;

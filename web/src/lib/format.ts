@@ -36,7 +36,7 @@ type Time = string | number | Date | null | undefined;
 const ms = (time: Time): number => (time === null || time === undefined ? NaN : new Date(time).getTime());
 
 /** How long ago. Read inside a component, it goes on by itself. */
-export const age = (time: Time): string => duration((now.value - ms(time)) / 1000);
+export const age = (time: Time): string => duration(Math.floor((now.value - ms(time)) / 1000));
 /** How long until then; "now" when it is over. */
 export function left(time: Time): string {
   const seconds = (ms(time) - now.value) / 1000;

@@ -2,7 +2,7 @@
 // memory, disk) have no stream; they are asked for the rows in view.
 import { signal } from '@preact/signals';
 import type { Detail } from './agent';
-import { all, ApiError, del, get, path, post, sentence } from './api';
+import { del, get, path, post, sentence } from './api';
 import { onEvent, onReconnect, type SandboxEvent } from './events';
 
 export interface SandboxRow {
@@ -31,34 +31,38 @@ interface Figures {
   diskTotal?: number;
 }
 
-/* A row of /dashboard/sandboxes; one of /v2/sandboxes has the same names and less of them. */
-interface Raw extends Partial<Omit<Detail, 'state'>> {
+/* A row of /dashboard/sandboxes; GET /sandboxes/{id} has the same names and less of them. */
+interface Raw extends Partial<Omit<Detail, 'state'>>, Figures {
   sandboxID: string;
   state: string;
-  metrics?: Figures | null;
-  lastError?: string | { message?: string } | null;
-  parentID?: string | null;
-  parent?: string | null;
-  diskUsedBytes?: number;
+  /** What it is about to be. */
+  changing?: 'pausing' | 'resuming';
+  lastError?: { message: string; at: string } | null;
+  parentID?: string;
+  parentKind?: 'sandbox' | 'snapshot';
+}
+
+interface Page {
+  sandboxes: Raw[];
+  nextCursor: string | null;
 }
 
 const MIB = 1024 * 1024;
 const METRIC_IDS_MAX = 100; // what the route takes at once
 const FIGURES_MS = 5000;
+const PAGE_ROWS = 1000;
+const PAGES_MAX = 100;
 
 export const sandboxes = signal<ReadonlyMap<string, SandboxRow>>(new Map());
 export const loading = signal(true);
 export const loadError = signal<string | null>(null);
 
-function figures(raw: Figures | null | undefined): Partial<SandboxRow> {
-  return raw ? { cpuPct: raw.cpuUsedPct, memUsed: raw.memUsed, diskUsed: raw.diskUsed } : {};
-}
+const figures = (raw: Figures): Partial<SandboxRow> => ({ cpuPct: raw.cpuUsedPct, memUsed: raw.memUsed, diskUsed: raw.diskUsed });
 
 function rowOf(raw: Raw): SandboxRow {
-  const error = raw.lastError;
   return {
     id: raw.sandboxID,
-    state: raw.state,
+    state: raw.changing ?? raw.state,
     templateID: raw.templateID ?? '',
     template: raw.alias ?? raw.templateID ?? '',
     startedAt: raw.startedAt ?? '',
@@ -67,20 +71,21 @@ function rowOf(raw: Raw): SandboxRow {
     cpuCount: raw.cpuCount ?? 0,
     memoryBytes: (raw.memoryMB ?? 0) * MIB,
     diskBytes: (raw.diskSizeMB ?? 0) * MIB,
-    lastError: typeof error === 'string' ? error : (error?.message ?? undefined),
-    parent: raw.parentID ?? raw.parent ?? undefined,
-    diskUsed: raw.diskUsedBytes,
-    ...figures(raw.metrics),
+    lastError: raw.lastError?.message,
+    parent: raw.parentID,
+    ...figures(raw),
   };
 }
 
 async function rows(): Promise<Raw[]> {
-  try {
-    return await all<Raw>('/dashboard/sandboxes', { limit: 1000 });
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 404) throw error;
-    return await all<Raw>('/v2/sandboxes', { state: 'running,paused' });
+  const list: Raw[] = [];
+  let cursor: string | null | undefined;
+  for (let i = 0; i < PAGES_MAX && cursor !== null; i++) {
+    const page: Page = await get<Page>('/dashboard/sandboxes', { limit: PAGE_ROWS, cursor });
+    list.push(...page.sandboxes);
+    cursor = page.nextCursor;
   }
+  return list;
 }
 
 let generation = 0;

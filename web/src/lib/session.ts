@@ -11,7 +11,7 @@ export interface Session {
   csrf: string;
   expiresAt?: string;
   version?: string;
-  domain?: string;
+  domain?: string | null;
 }
 
 export const session = signal<Session | null>(null);
@@ -33,21 +33,6 @@ setHooks({
   },
 });
 
-/* A daemon's answer may have the team as an object or as two fields. */
-function read(answer: Record<string, unknown>): Session {
-  const pair = (value: unknown, id: unknown) =>
-    value && typeof value === 'object'
-      ? { id: '', name: '', ...(value as object) }
-      : { id: String(id ?? ''), name: String(value ?? '') };
-  return {
-    ...(answer as unknown as Session),
-    team: pair(answer.team, answer.teamID),
-    key: pair(answer.key, answer.keyID),
-    readOnly: answer.readOnly === true,
-    operator: answer.operator === true,
-  };
-}
-
 const withoutSession: Session = {
   team: { id: '', name: 'development' },
   key: { id: '', name: 'E2B_API_KEY' },
@@ -58,7 +43,7 @@ const withoutSession: Session = {
 
 async function ask(): Promise<void> {
   try {
-    session.value = read(await get('/dashboard/session', undefined, { keep401: true }));
+    session.value = await get<Session>('/dashboard/session', undefined, { keep401: true });
   } catch (error) {
     session.value = null;
     // `npm run dev` adds a key to every request: there is no session, and none is needed.
@@ -96,9 +81,7 @@ export async function start(): Promise<void> {
 }
 
 export async function login(body: { apiKey: string } | { link: string } | { adminKey: string }): Promise<void> {
-  const answer = await post<Record<string, unknown> | undefined>('/dashboard/session', body, { keep401: true });
-  if (answer && typeof answer.csrf === 'string' && 'readOnly' in answer) session.value = read(answer);
-  else await ask();
+  session.value = await post<Session>('/dashboard/session', body, { keep401: true });
   notice.value = null;
 }
 

@@ -111,6 +111,7 @@ export function Table<T>(props: TableProps<T>) {
 
   const checks = selected !== undefined && onSelect !== undefined;
   const grid = (checks ? '30px ' : '') + columns.map((column) => column.width ?? 'minmax(90px, 1fr)').join(' ');
+  const least = columns.reduce((sum, column) => sum + (Number.parseInt(/\d+(?=px)/.exec(column.width ?? '90px')?.[0] ?? '90', 10)), 12 + (checks ? 30 : 0));
   const picked = checks ? shown.filter((row) => selected.has(row.id)).length : 0;
 
   const select = (index: number, on: boolean, range: boolean) => {
@@ -165,7 +166,7 @@ export function Table<T>(props: TableProps<T>) {
         onKeyDown={key}
         onFocus={(event) => event.target === scroll.current && at < 0 && shown.length > 0 && setAt(0)}
       >
-        <div class="table-inner" role="presentation">
+        <div class="table-inner" role="presentation" style={{ minWidth: `${least}px` }}>
           <div class="tr head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: grid }}>
             {checks && (
               <div class="td check-cell" role="columnheader">

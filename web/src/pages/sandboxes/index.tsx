@@ -22,7 +22,7 @@ function Share({ used, of, text }: { used?: number; of: number; text: string }) 
 }
 
 const columns: Column<SandboxRow>[] = [
-  { id: 'state', header: 'State', value: (row) => row.state, cell: (row) => <StateBadge state={row.state} />, width: '104px' },
+  { id: 'state', header: 'State', value: (row) => row.state, cell: (row) => <StateBadge state={row.state} />, width: '98px' },
   {
     id: 'id',
     header: 'Sandbox',
@@ -32,9 +32,9 @@ const columns: Column<SandboxRow>[] = [
         {row.id}
       </a>
     ),
-    width: 'minmax(178px, 1.2fr)',
+    width: '178px',
   },
-  { id: 'template', header: 'Template', value: (row) => row.template, width: 'minmax(90px, 1fr)' },
+  { id: 'template', header: 'Template', value: (row) => row.template, width: 'minmax(80px, 1fr)' },
   {
     id: 'metadata',
     header: 'Metadata',
@@ -50,7 +50,7 @@ const columns: Column<SandboxRow>[] = [
         ))}
       </span>
     ),
-    width: 'minmax(140px, 2fr)',
+    width: 'minmax(110px, 2fr)',
     sortable: false,
   },
   {
@@ -58,7 +58,7 @@ const columns: Column<SandboxRow>[] = [
     header: 'Age',
     value: (row) => -new Date(row.startedAt).getTime(),
     cell: (row) => <span title={dateTime(row.startedAt)}>{age(row.startedAt)}</span>,
-    width: '84px',
+    width: '80px',
     align: 'right',
     searched: false,
   },
@@ -67,7 +67,7 @@ const columns: Column<SandboxRow>[] = [
     header: 'Time left',
     value: (row) => (row.state === 'running' ? new Date(row.endAt).getTime() : undefined),
     cell: (row) => (row.state === 'running' ? <span title={dateTime(row.endAt)}>{left(row.endAt)}</span> : <span class="faint">–</span>),
-    width: '92px',
+    width: '86px',
     align: 'right',
     searched: false,
   },
@@ -76,7 +76,7 @@ const columns: Column<SandboxRow>[] = [
     header: 'CPU',
     value: (row) => row.cpuPct,
     cell: (row) => <Share used={row.cpuPct} of={row.cpuCount * 100} text={percent(row.cpuPct)} />,
-    width: '70px',
+    width: '64px',
     align: 'right',
     searched: false,
   },
@@ -89,7 +89,7 @@ const columns: Column<SandboxRow>[] = [
         <Share used={row.memUsed} of={row.memoryBytes} text={bytes(row.memUsed)} />
       </span>
     ),
-    width: '92px',
+    width: '86px',
     align: 'right',
     searched: false,
   },
@@ -102,7 +102,7 @@ const columns: Column<SandboxRow>[] = [
         <Share used={row.diskUsed} of={row.diskBytes} text={bytes(row.diskUsed)} />
       </span>
     ),
-    width: '92px',
+    width: '86px',
     align: 'right',
     searched: false,
   },
@@ -116,7 +116,7 @@ const columns: Column<SandboxRow>[] = [
           {row.lastError}
         </span>
       ),
-    width: 'minmax(90px, 1.2fr)',
+    width: 'minmax(84px, 1.2fr)',
   },
 ];
 
