@@ -3,6 +3,7 @@ SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
 LANES ?= 2
+export WEB ?=
 PROGRAMS = atoll src/inside/agent/atoll-agent src/keeper/atoll-keeper src/inside/interpreter/atoll-interpreter \
 	src/inside/gateway/mcp-gateway src/tools/atoll-tools
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
@@ -13,7 +14,7 @@ BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-build: ## installs what is missing and compiles the programs into build/
+build: ## installs what is missing and compiles the programs into build/ (WEB=off: without the dashboard)
 	@tools/deps build
 	@$(MAKE) --no-print-directory compile
 

@@ -45,13 +45,14 @@ MAY_USE = {
     "serve/volume": "lib/base lib/http serve/keeper serve/store serve/sandbox",
     "serve/template/build": "lib/base wire serve/keeper serve/store serve/template serve/sandbox serve/template/image",
     "serve/telemetry": "lib/base lib/guard lib/http lib/web serve/keeper serve/store serve/sandbox",
-    "serve/edge": "lib/base lib/http wire serve/sandbox",
+    "serve/edge": "lib/base lib/http wire serve/sandbox serve/web",
+    "serve/web": "lib/base lib/http serve/store",
     "serve/api": "lib/base lib/guard lib/http serve/keeper serve/secrets serve/secrets/shell serve/store serve/template "
-    "serve/sandbox serve/template/build serve/volume serve/telemetry serve/api/openapi",
+    "serve/sandbox serve/template/build serve/volume serve/telemetry serve/web serve/api/openapi",
     "tools": "lib/base lib/guard lib/mcp lib/http lib/rpc wire tools/catalogue tools/helpers",
     "serve/daemon": "lib/base lib/http lib/pki wire keeper keeper/disk serve/keeper serve/secrets serve/secrets/shell "
-    "serve/store serve/template serve/egress serve/sandbox serve/telemetry serve/edge serve/api serve/template/build",
-    "cli": "lib/base lib/mcp lib/web keeper serve/daemon tools",
+    "serve/store serve/template serve/egress serve/sandbox serve/telemetry serve/edge serve/web serve/api serve/template/build",
+    "cli": "lib/base lib/mcp lib/rpc lib/web wire keeper serve/daemon tools",
 }
 
 # Headers of a folder that other rooms may include, where not all are.

@@ -29,12 +29,11 @@ static int ca(struct cli *cli)
 const struct command row_ca = {
     .name = "ca",
     .args = "> FILE",
-    .summary = "prints the certificate of the daemon's own authority, for TLS clients to trust",
+    .summary = "prints the certificate of the daemon's own authority",
     .run = ca,
     .group = GROUP_DAEMON,
-    .about = "\n`atoll env` already makes SDKs, curl and Node trust it. A browser has a list of "
-             "its own;\n"
-             "for Chromium:\n"
+    .about = "\n`atoll env` already makes SDKs, curl and Node trust it. A browser has a list of\n"
+             "its own; for Chromium:\n"
              "  atoll ca > atoll-ca.pem\n"
              "  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n atoll -i atoll-ca.pem",
 };

@@ -18,7 +18,7 @@
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
     TOKEN_BYTES = 256,
-    PATH_BYTES_MAX = 2048,
+    PATH_BYTES_MAX = 16 * 1024,
     HEADER_BYTES_MAX = 8192,
     AGENT_PORT = 49983,
 };
@@ -93,11 +93,14 @@ struct curl_slist *header_add(struct curl_slist *headers, const char *name, stru
 
 struct curl_slist *endpoint_headers(const struct endpoint *endpoint)
 {
-    bool admin = endpoint->admin[0] != '\0';
-    struct curl_slist *headers = header_add(NULL, admin ? "x-admin-token" : "x-api-key",
-                                            str_of(admin ? endpoint->admin : endpoint->key));
+    struct curl_slist *headers = header_add(NULL, "content-type", STR("application/json"));
 
-    headers = header_add(headers, "content-type", STR("application/json"));
+    if (endpoint->admin[0]) {
+        headers = header_add(headers, "x-admin-token", str_of(endpoint->admin));
+    }
+    if (endpoint->key[0] || !endpoint->admin[0]) {
+        headers = header_add(headers, "x-api-key", str_of(endpoint->key));
+    }
     return header_add(headers, "expect", STR("")); /* a daemon that refuses says so at once */
 }
 
@@ -350,11 +353,11 @@ int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id, c
 
 /* ---- lists and lines ---- */
 
-static int page_read(const struct endpoint *endpoint, const char *path, char next[TOKEN_BYTES],
-                     json_t **answer, struct err *err)
+static int page_read(const struct endpoint *endpoint, const char *path, bool verbatim,
+                     char next[TOKEN_BYTES], json_t **answer, struct err *err)
 {
     scoped_buf(full, PATH_BYTES_MAX);
-    struct call call = {.status = 0};
+    struct call call = {.verbatim = verbatim};
 
     int r = buf_printf(&full, "%s", path);
     if (r == 0 && next[0]) {
@@ -381,11 +384,30 @@ int endpoint_each(const struct endpoint *endpoint, const char *path,
         scoped_json *page = NULL;
         const json_t *row;
         size_t i;
-        r = page_read(endpoint, path, next, &page, err);
+        r = page_read(endpoint, path, false, next, &page, err);
         json_array_foreach (page, i, row) {
             each(ctx, row);
         }
     } while (r == 0 && next[0]);
+    return r;
+}
+
+int endpoint_list(const struct endpoint *endpoint, const char *path, json_t **list, struct err *err)
+{
+    scoped_json *all = json_array();
+    char next[TOKEN_BYTES] = "";
+    int r = 0;
+
+    do {
+        scoped_json *page = NULL;
+        r = page_read(endpoint, path, true, next, &page, err);
+        if (r == 0 && json_array_extend(all, page) < 0) {
+            r = err_set(err, EPROTO, "the daemon's answer is not a list");
+        }
+    } while (r == 0 && next[0]);
+    if (r == 0) {
+        *list = json_incref(all);
+    }
     return r;
 }
 

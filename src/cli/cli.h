@@ -64,6 +64,9 @@ void cli_settings_print(void); /* all settings */
 /* Prints "atoll: <sentence>" on stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);
 
+/* The exit code that belongs to the outcome of a call. */
+int cli_code(int r);
+
 /* The same for a failure of a call: prints its sentence, and finds the code that belongs to it. */
 int cli_failed(int r, const struct err *err);
 int cli_result(int r, const struct err *err); /* CLI_OK, or the same */
@@ -80,7 +83,7 @@ void cli_print_json(const json_t *json);
 struct endpoint {
     char url[256];
     char key[128];   /* the default team's */
-    char admin[128]; /* the operator's, for /admin; "": not wanted */
+    char admin[128]; /* the operator's, for /admin; "": not wanted. Both are sent if both are set */
     char ca[512];    /* a file with the authorities to trust; "": those of the environment */
 };
 
@@ -129,6 +132,10 @@ void endpoint_call_all(const struct endpoint *endpoint, struct request *requests
 /* The same for a GET whose answer is a list, page by page: calls each with every row. */
 must_check int endpoint_each(const struct endpoint *endpoint, const char *path,
                              void (*each)(void *ctx, const json_t *row), void *ctx,
+                             struct err *err);
+
+/* All rows of such a list in one, with their control characters: for --json and for a grid. */
+must_check int endpoint_list(const struct endpoint *endpoint, const char *path, json_t **list,
                              struct err *err);
 
 /* The same for a GET whose answer is lines: calls line with each as it comes, without its newline,

@@ -94,6 +94,25 @@ static void pool_print(const struct cli *cli, const struct endpoint *endpoint)
     }
 }
 
+/* For programs: every object, or names alone. */
+static void users_print(const struct cli *cli, const struct users *users)
+{
+    scoped_json *all = json_array();
+
+    for (size_t i = 0; i < users->n; i++) {
+        const struct user *user = &users->list[i];
+        if (cli->quiet) {
+            printf("%s\n", user->name);
+        }
+        (void)json_array_append_new(all, json_pack("{s:s, s:s, s:I}", "kind", user->kind, "name",
+                                                   user->name, "diskUsedBytes",
+                                                   (json_int_t)user->bytes));
+    }
+    if (cli->json) {
+        cli_print_json(all);
+    }
+}
+
 static int disk(struct cli *cli)
 {
     struct endpoint endpoint;
@@ -108,6 +127,10 @@ static int disk(struct cli *cli)
     }
     if (users.n) {
         qsort(users.list, users.n, sizeof(*users.list), largest_first);
+    }
+    if (cli->json || cli->quiet) {
+        users_print(cli, &users);
+        return CLI_OK;
     }
     for (size_t i = 0; i < users.n; i++) {
         const struct user *user = &users.list[i];
@@ -127,8 +150,8 @@ const struct command row_disk = {
     .summary = "prints the disk space of paused sandboxes, snapshots and templates",
     .run = disk,
     .group = GROUP_TEMPLATES,
-    .about =
-        "\nLists everything that can be deleted, largest first; built-in templates are not in\n"
-        "the list. The last line is the size of the whole pool, with built-in templates,\n"
-        "volumes and running sandboxes, if you may read it.",
+    .bits = COMMAND_JSON | COMMAND_QUIET,
+    .about = "\nLists everything that can be deleted, largest first; built-in templates are not\n"
+             "in the list. The last line is the size of the whole pool, with built-in\n"
+             "templates, volumes and running sandboxes, if you may read it.",
 };

@@ -137,7 +137,7 @@ static int choose(const struct cli *cli, struct endpoint *out, struct err *err)
     if (!has_key) {
         r = endpoint_find(cli, out, err);
         if (r < 0) {
-            return err_set(err, CALL_NO_DAEMON, "%s names a daemon, but E2B_API_KEY is not set",
+            return err_set(err, EACCES, "%s names a daemon, but E2B_API_KEY is not set",
                            getenv("E2B_API_URL") ? "E2B_API_URL" : "E2B_DOMAIN");
         }
         (void)memcpy(named.key, out->key, sizeof(named.key));

@@ -75,12 +75,12 @@ const struct command row_env = {
     .summary = "prints the variables that a shell needs to reach the daemon",
     .run = env,
     .group = GROUP_DAEMON,
-    .about =
-        "\nE2B_API_KEY: the key of the default team.\n"
-        "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
-        "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for newer SDKs.\n"
-        "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file with the\n"
-        "certificate authorities of this host and of the daemon.",
+    .about = "\nE2B_API_KEY: the key of the default team.\n"
+             "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
+             "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for\n"
+             "newer SDKs.\n"
+             "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file\n"
+             "with the certificate authorities of this host and of the daemon.",
     .examples = "eval \"$(atoll env)\"\n"
                 "eval \"$(sudo atoll env)\"",
 };

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "cli/cli.h"
+#include "cli/terminal_text.h"
 #include "lib/base/alloc.h"
 
 enum { GAP = 2, COLUMN_MIN = 8, CELL_BYTES = 1024, COLUMNS_MAX = 24 };
@@ -21,13 +23,6 @@ void grid_fini(struct grid *grid)
 
 /* ---- characters ---- */
 
-/* Marks that turn the direction of writing around: a name could pass for another. */
-static bool turns(wchar_t c)
-{
-    return c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-           (c >= 0x2066 && c <= 0x2069);
-}
-
 /* Reads a character, and how many columns it takes; the bytes that it has. -1: it is not shown. */
 static size_t character(const char *text, int *width)
 {
@@ -35,11 +30,16 @@ static size_t character(const char *text, int *width)
     wchar_t c = 0;
     size_t n = mbrtowc(&c, text, strlen(text), &state);
 
+    size_t control = terminal_control_len(text);
+    if (control > 0) {
+        *width = -1;
+        return control;
+    }
     if (n == (size_t)-1 || n == (size_t)-2 || n == 0) {
         *width = -1;
         return 1;
     }
-    *width = turns(c) ? -1 : wcwidth(c);
+    *width = wcwidth(c);
     return n;
 }
 
@@ -216,4 +216,34 @@ void grid_print(const struct grid *grid, FILE *out)
 void grid_print_rows(const struct grid *grid, FILE *out, size_t rows)
 {
     columns_print(grid, out, rows, "\033[K");
+}
+
+static void quiet_print(const json_t *list, const char *id)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach (list, i, row) {
+        char *text = cleaned(json_text_of(row, id));
+        printf("%s\n", text);
+        free(text);
+    }
+}
+
+void grid_print_list(const struct cli *cli, const json_t *list, const char *id, struct grid *grid,
+                     void (*add_row)(struct grid *grid, const json_t *row))
+{
+    const json_t *row;
+    size_t i;
+
+    if (cli->json) {
+        cli_print_json(list);
+    } else if (cli->quiet) {
+        quiet_print(list, id);
+    } else {
+        json_array_foreach (list, i, row) {
+            add_row(grid, row);
+        }
+        grid_print(grid, stdout);
+    }
 }

@@ -10,6 +10,7 @@
 #ifndef CLI_GRID_H
 #define CLI_GRID_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -50,6 +51,12 @@ void grid_print(const struct grid *grid, FILE *out);
 
 /* The first `rows` rows alone, with titles, each line cleared to its end: for a live display. */
 void grid_print_rows(const struct grid *grid, FILE *out, size_t rows);
+
+/* Prints a list of the API: as it is with --json, one member of each row with -q, else as a grid
+ * that add_row() fills. */
+struct cli;
+void grid_print_list(const struct cli *cli, const json_t *list, const char *id, struct grid *grid,
+                     void (*add_row)(struct grid *grid, const json_t *row));
 
 /* Columns of a terminal that a text takes. */
 size_t grid_width(const char *text);

@@ -44,8 +44,8 @@ void cli_help_print(void)
     for (size_t i = 0; i < countof(groups); i++) {
         group_print((enum command_group)i);
     }
-    printf("\n`atoll COMMAND --help` explains a command, `atoll help options` the options of all\n"
-           "commands, `atoll help settings` the daemon's settings.\n");
+    printf("\n`atoll COMMAND --help` explains a command, `atoll help options` the options of\n"
+           "all commands, `atoll help settings` the daemon's settings.\n");
 }
 
 /* ---- a command ---- */

@@ -35,7 +35,7 @@ int cli_fail(int code, const char *fmt, ...)
     return code;
 }
 
-int cli_failed(int r, const struct err *err)
+int cli_code(int r)
 {
     static const struct {
         int error, code;
@@ -45,12 +45,17 @@ int cli_failed(int r, const struct err *err)
         {ENETUNREACH, CLI_NO_DAEMON},    {ETIMEDOUT, CLI_NO_DAEMON},
         {EINTR, CLI_INTERRUPTED},
     };
-    int code = CLI_FAILED;
+    int code = r < 0 ? CLI_FAILED : CLI_OK;
 
     for (size_t i = 0; i < countof(codes); i++) {
         code = r == -codes[i].error ? codes[i].code : code;
     }
-    return cli_fail(code, "%s", err->msg);
+    return code;
+}
+
+int cli_failed(int r, const struct err *err)
+{
+    return cli_fail(cli_code(r), "%s", err->msg);
 }
 
 int cli_result(int r, const struct err *err)

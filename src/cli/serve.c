@@ -48,11 +48,12 @@ static int prepare(struct cli *cli)
 const struct command row_serve = {
     .name = "serve",
     .args = "[--listen ADDR:PORT] [--data DIR] [SETTINGS]",
-    .summary = "prepares the machine and serves the API; as root it also starts the keeper",
+    .summary = "prepares the machine and serves the API",
     .run = serve,
     .group = GROUP_DAEMON,
     .bits = COMMAND_DAEMON,
-    .about = "\nSettings that are used most:\n"
+    .about = "As root it also starts the keeper, the privileged process.\n"
+             "\nSettings that are used most:\n"
              "  --listen ADDR:PORT       address of the API and of all sandbox traffic\n"
              "  --tls-listen ADDR:PORT   address for TLS\n"
              "  --domain NAME            domain of the API and of sandbox ports\n"
@@ -66,12 +67,13 @@ const struct command row_serve = {
 const struct command row_prepare = {
     .name = "prepare",
     .args = "[all]",
-    .summary = "creates the user, data directory, pool and base template; all: every template",
+    .summary = "creates the user, data directory, pool and base template",
     .run = prepare,
     .group = GROUP_DAEMON,
     .bits = COMMAND_DAEMON,
     .words_max = 1,
     .choices = "all",
+    .about = "With `all`: every built-in template too.",
     .examples = "sudo atoll prepare all",
 };
 

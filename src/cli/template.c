@@ -4,41 +4,74 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/grid.h"
 #include "cli/template.h"
 
 enum { PRUNE_DAYS_MAX = 36500, SECONDS_A_DAY = 24 * 3600 };
 
 /* ---- list ---- */
 
-static void template_print(const json_t *t)
-{
-    const char *name = json_string_value(json_array_get(json_object_get(t, "names"), 0));
+static const struct grid_column columns[] = {
+    {.title = "ID"},
+    {.title = "NAME", .shrinks = true},
+    {.title = "STATUS"},
+    {.title = "CPUS", .right = true},
+    {.title = "MEM MB", .right = true},
+    {.title = "DISK MB", .right = true},
+    {.title = "STARTED", .right = true},
+    {.title = "UPDATED"},
+};
 
-    printf("%-22s %-30s %-9s %4lld %7lld %8lld %7lld  %.19s\n", answer_text(t, "templateID"),
-           name ? name : "-", answer_text(t, "buildStatus"),
-           (long long)json_integer_value(json_object_get(t, "cpuCount")),
-           (long long)json_integer_value(json_object_get(t, "memoryMB")),
-           (long long)json_integer_value(json_object_get(t, "diskSizeMB")),
-           (long long)json_integer_value(json_object_get(t, "spawnCount")),
-           answer_text(t, "updatedAt"));
+static const char *name_of(const json_t *row)
+{
+    return json_string_value(json_array_get(json_object_get(row, "names"), 0));
 }
 
-static int list(const struct endpoint *endpoint, struct err *err)
+static void add_number(struct grid *grid, const json_t *row, const char *name)
 {
-    scoped_json *answer = NULL;
-    const json_t *t;
-    size_t i;
-    int r = endpoint_call(endpoint, "GET", "/templates", NULL, &answer, err);
+    grid_addf(grid, "%lld", (long long)json_integer_value(json_object_get(row, name)));
+}
 
-    if (r < 0) {
-        return r;
+static void row_add(struct grid *grid, const json_t *t)
+{
+    const char *status = json_text_of(t, "buildStatus");
+
+    grid_add(grid, json_text_of(t, "templateID"));
+    grid_add(grid, name_of(t));
+    grid_add(grid, status);
+    grid_paint(grid, strcmp(status, "ready") == 0   ? PAINT_GREEN
+                     : strcmp(status, "error") == 0 ? PAINT_RED
+                                                    : PAINT_YELLOW);
+    add_number(grid, t, "cpuCount");
+    add_number(grid, t, "memoryMB");
+    add_number(grid, t, "diskSizeMB");
+    add_number(grid, t, "spawnCount");
+    grid_addf(grid, "%.19s", answer_text(t, "updatedAt"));
+}
+
+/* -q prints what a create takes: the name, or the id of a template without one. */
+static void names_print(const json_t *list)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach (list, i, row) {
+        printf("%s\n", name_of(row) ? name_of(row) : json_text_of(row, "templateID"));
     }
-    printf("%-22s %-30s %-9s %4s %7s %8s %7s  %s\n", "ID", "NAME", "STATUS", "CPUS", "MEM MB",
-           "DISK MB", "STARTED", "UPDATED");
-    json_array_foreach (answer, i, t) {
-        template_print(t);
+}
+
+static int list(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+{
+    scoped(grid_fini) struct grid grid = grid_of(columns);
+    scoped_json *answer = NULL;
+    int r = endpoint_call_verbatim(endpoint, "GET", "/templates", NULL, &answer, err);
+
+    if (r == 0 && cli->quiet) {
+        names_print(answer);
+    } else if (r == 0) {
+        grid_print_list(cli, answer, "templateID", &grid, row_add);
     }
-    return 0;
+    return r;
 }
 
 /* ---- logs ---- */
@@ -92,7 +125,8 @@ static int remove_one(const struct endpoint *endpoint, const char *name, struct 
     return r;
 }
 
-static int prune(const struct endpoint *endpoint, const char *days, struct err *err)
+static int prune(const struct cli *cli, const struct endpoint *endpoint, const char *days,
+                 struct err *err)
 {
     scoped_json *answer = NULL;
     char *end = NULL;
@@ -103,7 +137,9 @@ static int prune(const struct endpoint *endpoint, const char *days, struct err *
     }
     scoped_json *body = json_pack("{si}", "unusedSeconds", (int)n * SECONDS_A_DAY);
     int r = endpoint_call(endpoint, "POST", "/templates/prune", body, &answer, err);
-    if (r == 0) {
+    if (r == 0 && cli->json) {
+        cli_print_json(answer);
+    } else if (r == 0) {
         printf("Removed %lld layers and %lld uploads that nothing uses: %.1f MB\n",
                (long long)json_integer_value(json_object_get(answer, "layers")),
                (long long)json_integer_value(json_object_get(answer, "files")),
@@ -121,13 +157,13 @@ static int run(struct cli *cli, const struct endpoint *endpoint, struct err *err
     const char *second = cli->words_n > 2 ? cli->words[2] : NULL;
 
     if (strcmp(verb, "list") == 0) {
-        return list(endpoint, err);
+        return list(cli, endpoint, err);
     }
     if (strcmp(verb, "logs") == 0) {
         return logs(endpoint, first, second, err);
     }
     return strcmp(verb, "delete") == 0 ? remove_one(endpoint, first, err)
-                                       : prune(endpoint, first, err);
+                                       : prune(cli, endpoint, first, err);
 }
 
 static int template(struct cli *cli)
@@ -163,18 +199,18 @@ static const struct option template_options[] = {
 };
 
 static const struct subcommand template_subs[] = {
-    {"list", "", "lists templates", 0, 0, 0, TAKES_TEXT},
+    {"list", "", "lists templates", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"build", "NAME [DIR]", "builds a Dockerfile", 1, 2, 0, TAKES_DIR},
     {"logs", "NAME [BUILD]", "prints a build's log", 1, 2, 0, TAKES_TEMPLATE},
     {"delete", "NAME", "deletes a template", 1, 1, 0, TAKES_TEMPLATE},
-    {"prune", "[DAYS]", "frees what no template uses", 0, 1, 0, TAKES_TEXT},
+    {"prune", "[DAYS]", "frees what no template uses", 0, 1, COMMAND_JSON, TAKES_TEXT},
     {.name = NULL},
 };
 
 const struct command row_template = {
     .name = "template",
     .args = "list | build NAME [DIR] | ...",
-    .summary = "lists, builds, deletes and prunes templates, and prints build logs",
+    .summary = "lists, builds, deletes and prunes templates",
     .run = template,
     .group = GROUP_TEMPLATES,
     .options = template_options,

@@ -39,9 +39,34 @@ static void print_wrapped(const char *text, int indent)
     printf("\n");
 }
 
-static int list_tools(void)
+/* For programs: every tool with its schema, or names alone. */
+static void list_plain(const struct cli *cli)
+{
+    scoped_json *all = json_array();
+
+    for (size_t i = 0; i < tools_catalogue_n; i++) {
+        const struct tool *tool = &tools_catalogue[i];
+        if (cli->quiet) {
+            printf("%s\n", tool->name);
+        }
+        (void)json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", tool->name,
+                                                   "group", tool->group, "title", tool->title,
+                                                   "description", tool->description, "inputSchema",
+                                                   json_loads(tool->input, 0, NULL)));
+    }
+    if (cli->json) {
+        cli_print_json(all);
+    }
+}
+
+static int list_tools(const struct cli *cli)
 {
     const char *group = "";
+
+    if (cli->json || cli->quiet) {
+        list_plain(cli);
+        return CLI_OK;
+    }
 
     for (size_t i = 0; i < tools_catalogue_n; i++) {
         const struct tool *tool = &tools_catalogue[i];
@@ -187,11 +212,14 @@ static int tool(struct cli *cli)
         return CLI_OK;
     }
     if (cli->words_n == 0) {
-        return list_tools();
+        return list_tools(cli);
     }
     const struct tool *named = tool_find(str_of(cli->words[0]));
     if (!named) {
         return refuse_tool(cli->words[0]);
+    }
+    if (cli->quiet) {
+        return cli_fail(CLI_USAGE, "a call has no shorter output: leave -q out");
     }
     return cli->help ? tool_help(named) : tool_run_words(cli, named);
 }

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -103,6 +104,30 @@ def new_interpreter(interpreter_template):
 def anonymous():
     """The control plane without any key."""
     with httpx.Client(base_url=API_URL, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def admin():
+    """The operator: with the key that the daemon leaves in its data directory."""
+    token = (Path(os.environ["ATOLL_DATA"]) / "state" / "admin.token").read_text().strip()
+    with httpx.Client(base_url=API_URL, headers={"X-Admin-Token": token}, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def other_team(admin):
+    """A second team: its id, and a key of it."""
+    team = admin.post("/admin/teams", json={"name": "another"}).json()
+    team_id = team.get("teamID") or team["id"]
+    key = admin.post(f"/admin/teams/{team_id}/api-keys", json={"name": "another's"}).json()
+    return {"id": team_id, "key": key["key"]}
+
+
+@pytest.fixture(scope="session")
+def others_api(other_team):
+    """The control plane with the key of the other team."""
+    with httpx.Client(base_url=API_URL, headers={"X-API-Key": other_team["key"]}, timeout=60) as client:
         yield client
 
 

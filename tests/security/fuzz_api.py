@@ -205,7 +205,7 @@ class Asker:
             own = self.team.ids("volume-token") + self.other.ids("volume-token")[:1]
             headers = [("Authorization", f"Bearer {self.random.choice(own or ['x'])}")]
         return Request(method, path + self.maker.query(self.fuzz.surface.queries), body,
-                       headers + self.odd_headers(body), route, named, stream="logs" in route)
+                       headers + self.odd_headers(body), route, named, stream="logs" in route or "/events/sandboxes" in route)
 
     def tool_request(self):
         path, schema = self.random.choice(sorted(self.fuzz.surface.tools.items()))
@@ -231,7 +231,8 @@ class Asker:
         """Into a sandbox: its agent and a port of it, by header and by name."""
         sandbox = self.maker.pick("sandbox")
         port = self.random.choice(["49983", "49983", "8080", "0", "99999", "-1", "x", "49999"])
-        path = self.random.choice(["/health", "/metrics", "/files?path=/tmp/x", "/process.Process/List", "/filesystem.Filesystem/ListDir", "/init", "/execute"])
+        path = self.random.choice(["/health", "/metrics", "/files?path=/tmp/x", "/process.Process/List", "/filesystem.Filesystem/ListDir", "/init", "/execute",
+                                   "/processes", "/ports", "/processes/1/signal", f"/processes/{self.random.choice(['0', '-1', '2', '7', '99999999999', '%31'])}/signal"])
         headers = [("E2b-Sandbox-Id", sandbox.encode("ascii", "replace").decode().replace("\r", "").replace("\n", "").replace("\0", "")),
                    ("E2b-Sandbox-Port", port), ("Content-Type", "application/json")]
         body = self.maker.body({"path": "/tmp", "depth": 1}, ["path", "process"])

@@ -111,6 +111,7 @@ static const struct {
     [ACCESS_FULL_KEY] = {"full-key", "apiKey|bearer|adminToken+teamID|"},
     [ACCESS_ADMIN] = {"admin", "adminToken|"},
     [ACCESS_UPLOAD_TOKEN] = {"upload-token", "uploadToken|"},
+    [ACCESS_PAGE] = {"page", ""},
     [ACCESS_VOLUME_TOKEN] = {"volume-token", "volumeToken|"},
 };
 
@@ -193,6 +194,10 @@ static void flags_are_the_same(void)
         CHECK_THAT(json_is_true(json_object_get(operation, "x-atoll-no-store")) ==
                        !!(route->flags & NO_STORE),
                    "%s %s: x-atoll-no-store", route->method, route->path);
+        const json_t *read_only = json_object_get(operation, "x-atoll-read-only");
+        CHECK_THAT(json_is_true(read_only) == !!(route->flags & READS) &&
+                       json_is_false(read_only) == !!(route->flags & WRITES),
+                   "%s %s: x-atoll-read-only", route->method, route->path);
         CHECK_THAT(json_is_true(json_object_get(operation, "x-atoll-streams")) == !!route->stream,
                    "%s %s: x-atoll-streams", route->method, route->path);
     }

@@ -276,27 +276,38 @@ static void history_is_shown(void)
     teardown();
 }
 
-static int watched;
+struct counted_watch {
+    struct events_watch watch;
+    int count;
+};
 
-static void on_event(void *ctx)
+static void on_event(struct events_watch *watch)
 {
-    (void)ctx;
-    watched++;
+    container_of(watch, struct counted_watch, watch)->count++;
 }
 
 static void commits_are_announced(void)
 {
     scoped_tmpdir dir = tmpdir_make();
 
+    struct counted_watch all = {.watch.on_event = on_event}, others = all;
+
     setup(&dir);
-    watched = 0;
-    store_watch_events(store, on_event, NULL);
+    others.watch.team_id = "theirs";
+    store_events_watch(store, &all.watch);
+    store_events_watch(store, &others.watch);
     CHECK_INT(add_webhook("w", "ours", ",.created,", true), 0);
-    CHECK_INT(watched, 0);
+    CHECK_INT(all.count, 0);
     CHECK_INT(change("ours", "b", ".created", NULL), -EEXIST);
-    CHECK_INT(watched, 0);
+    CHECK_INT(all.count, 0);
     CHECK_INT(change("ours", "a", ".created", "1"), 0);
-    CHECK_INT(watched, 1);
+    CHECK_INT(all.count, 1);
+    CHECK_INT(others.count, 0);
+    CHECK_INT(change("theirs", "c", ".created", "2"), 0);
+    CHECK_INT(all.count, 2);
+    CHECK_INT(others.count, 1);
+    store_events_unwatch(store, &others.watch);
+    store_events_unwatch(store, &all.watch);
     teardown();
 }
 

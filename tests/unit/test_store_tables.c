@@ -31,11 +31,18 @@ static void row_fini(struct row *row)
 static const char *fixed_text(const struct store_table *table, const struct store_column *column)
 {
     static const char *const texts[][3] = {
-        {"teams", "id", "team"},          {NULL, "team_id", "team"},
-        {"templates", "id", "template"},  {NULL, "template_id", "template"},
-        {"builds", "id", "build"},        {"tags", "build_id", "build"},
-        {"secrets", "id", "secret"},      {NULL, "secret_id", "secret"},
-        {"sandboxes", "state", "paused"}, {"builds", "state", "ready"},
+        {"teams", "id", "team"},
+        {NULL, "team_id", "team"},
+        {"templates", "id", "template"},
+        {NULL, "template_id", "template"},
+        {"builds", "id", "build"},
+        {"tags", "build_id", "build"},
+        {"secrets", "id", "secret"},
+        {NULL, "secret_id", "secret"},
+        {"sandboxes", "state", "paused"},
+        {"builds", "state", "ready"},
+        {"keys", "id", "key"},
+        {"sessions", "key_id", "key"},
     };
 
     for (size_t i = 0; i < countof(texts); i++) {

@@ -63,6 +63,9 @@ struct agent {
     struct agent_limits limits;
     size_t output_kept_bytes; /* of each process while nobody reads it */
 
+    unsigned tunnels_n; /* tunnel.h */
+    size_t looks;       /* lists of processes and ports that are being made (proc_routes.c) */
+
     struct rlimit nofile; /* the limit that processes are started with; the agent's own is raised */
 };
 
@@ -134,6 +137,8 @@ bool filesystem_handle(struct agent *agent,
 bool files_handle(struct agent *agent, struct http_exchange *ex); /* /files */
 bool system_handle(struct agent *agent,
                    struct http_exchange *ex); /* /health /init /envs /metrics */
+
+bool proc_handle(struct agent *agent, struct http_exchange *ex); /* /processes /ports */
 
 /* The agent's one handler of requests: CORS, the access token, then the parts above. */
 void agent_request(void *agent, struct http_exchange *ex);

@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/encode.h"
 #include "serve/api/internal.h"
+#include "serve/web/sessions.h"
 
 struct team *accounts_add_team(struct api *api, const struct team_row *row)
 {
@@ -41,6 +42,9 @@ void accounts_remove(struct api *api, struct key *key)
 {
     HASH_DEL(api->keys, key);
     HASH_DELETE(hh_id, api->keys_by_id, key);
+    if (api->sessions) {
+        sessions_end_of_key(api->sessions, key->id);
+    }
 }
 
 /* An access token is its key with "sk_" before it. No other key has that spelling. */
@@ -92,6 +96,7 @@ void accounts_free(struct api *api)
     struct key *key, *key_next;
     struct team *team, *team_next;
 
+    sessions_free(move_ptr(&api->sessions)); /* first: they are to last longer than this daemon */
     HASH_ITER (hh, api->keys, key, key_next) {
         accounts_remove(api, key);
         key_free(key);

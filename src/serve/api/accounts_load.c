@@ -1,5 +1,7 @@
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "serve/api/internal.h"
+#include "serve/web/sessions.h"
 
 static void on_team(void *ctx, const struct team_row *row)
 {
@@ -31,6 +33,9 @@ int accounts_load(struct api *api, struct err *err)
     }
     if (r == 0) {
         r = makers_load(api, err);
+    }
+    if (r == 0) {
+        r = sessions_new(api->options.store, clock_wall_ms(), &api->sessions, err);
     }
     return r < 0 ? err_wrap(err, "load the API keys") : 0;
 }

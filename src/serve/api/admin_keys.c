@@ -10,6 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "serve/api/internal.h"
+#include "serve/web/sessions.h"
 
 #define ADMIN_PREFIX "atoll_admin_"
 
@@ -88,26 +89,73 @@ static void used(struct api *api, struct admin_key *key)
     }
 }
 
-int admin_check(struct api *api, const struct http_request *req, const struct admin_key **out,
-                struct err *err)
+struct admin_key *admin_find_text(struct api *api, struct str text, struct err *err)
 {
-    struct str text = str_trim(http_header_get(req, "x-admin-token"));
     char hash[SHA256_HEX_LEN + 1];
     struct admin_key *key = NULL;
 
-    if (!text.at || text.len == 0) {
+    sha256_hex(text.at, text.len, hash);
+    HASH_FIND_STR(api->admin_keys, hash, key);
+    if (!key) {
+        (void)!err_set(err, EACCES, "Invalid admin key: X-Admin-Token has none that works here");
+        return NULL;
+    }
+    used(api, key);
+    return key;
+}
+
+static const struct admin_key *find_id(const struct api *api, const char *id)
+{
+    const struct admin_key *key = NULL, *next = NULL;
+
+    HASH_ITER (hh, api->admin_keys, key, next) {
+        if (strcmp(key->id, id) == 0) {
+            return key;
+        }
+    }
+    return NULL;
+}
+
+bool admin_id_works(const struct api *api, const char *id)
+{
+    return find_id(api, id) != NULL;
+}
+
+/* A session of the dashboard may have the rights of an admin key, as long as that key exists. */
+static int session_check(struct api *api, const struct http_request *req,
+                         const struct admin_key **out, struct err *err)
+{
+    struct session *session = NULL;
+    struct key *key = NULL;
+    int r = auth_session(api, req, &session, &key, err);
+
+    if (r == -ENOENT) {
         return err_set(
             err, EACCES,
             "X-Admin-Token is missing: `atoll admin-key create NAME` makes an admin key");
     }
-    sha256_hex(text.at, text.len, hash);
-    HASH_FIND_STR(api->admin_keys, hash, key);
-    if (!key) {
-        return err_set(err, EACCES, "Invalid admin key: X-Admin-Token has none that works here");
+    if (r < 0) {
+        return r;
     }
-    used(api, key);
-    *out = key;
-    return 0;
+    *out = find_id(api, session->admin_key_id);
+    if (!*out) {
+        r = err_set(err, EPERM,
+                    "this session does not have the rights of the operator: add an admin key to "
+                    "it");
+    }
+    return r;
+}
+
+int admin_check(struct api *api, const struct http_request *req, const struct admin_key **out,
+                struct err *err)
+{
+    struct str text = str_trim(http_header_get(req, "x-admin-token"));
+
+    if (!text.at || text.len == 0) {
+        return session_check(api, req, out, err);
+    }
+    *out = admin_find_text(api, text, err);
+    return *out ? 0 : -EACCES;
 }
 
 /* A start without it is better than none: a full disk must not keep the daemon down. */

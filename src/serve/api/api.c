@@ -10,6 +10,7 @@
 #include "lib/base/encode.h"
 #include "lib/base/shares.h"
 #include "serve/api/internal.h"
+#include "serve/web/web.h"
 
 static const char team_is_busy[] =
     "your team has its share of the server's requests under way; try again";
@@ -63,7 +64,7 @@ static bool param_decode(struct str param, char out[API_PARAM_BYTES])
            str_copy(out, API_PARAM_BYTES, buf_str(&plain));
 }
 
-static void refuse(struct call *call, int status, const char *message)
+void call_refuse(struct call *call, int status, const char *message)
 {
     call->refused = status;
     (void)snprintf(call->refusal, sizeof(call->refusal), "%s", message);
@@ -89,7 +90,7 @@ static bool route_match(struct call *call, const struct http_request *req,
             continue;
         }
         if (!param_decode(params.last, call->param) || !param_decode(params.first, call->first)) {
-            refuse(call, 400, "validation error: the path is not valid");
+            call_refuse(call, 400, "validation error: the path is not valid");
         }
         call->route = route;
         return true;
@@ -107,9 +108,9 @@ static void route_find(struct call *call, const struct http_request *req)
         return;
     }
     if (other_method) {
-        refuse(call, 405, "validation error: this path does not take that method");
+        call_refuse(call, 405, "validation error: this path does not take that method");
     } else {
-        refuse(call, 404, "validation error: no such endpoint");
+        call_refuse(call, 404, "validation error: no such endpoint");
     }
 }
 
@@ -153,7 +154,7 @@ static void refuse_long(struct call *call)
     (void)snprintf(message, sizeof(message),
                    "validation error: the body is larger than %" PRId64 " bytes",
                    call->route->body_bytes_max);
-    refuse(call, 413, message);
+    call_refuse(call, 413, message);
 }
 
 static void on_body(void *ctx, struct http_exchange *ex, int error, struct str text)
@@ -209,7 +210,7 @@ static void charge_by_token(struct call *call)
 
     if (shares_take(call->api->options.shares, call->team->id, &share) < 0) {
         call_header(call, "Retry-After", "1");
-        refuse(call, 429, team_is_busy);
+        call_refuse(call, 429, team_is_busy);
         return;
     }
     http_charge(call->ex, give_place, share);
@@ -243,9 +244,9 @@ bool api_admit(struct api *api, struct http_exchange *ex)
     cors_also(ex, CORS_API);
     if (known) {
         call_header(call, "Retry-After", "1");
-        refuse(call, 429, team_is_busy);
+        call_refuse(call, 429, team_is_busy);
     } else {
-        refuse(call, 503, "too many requests without a valid key are under way; try again");
+        call_refuse(call, 503, "too many requests without a valid key are under way; try again");
     }
     http_gather(ex, 0, on_body, on_client_gone, call);
     return false;
@@ -259,7 +260,7 @@ static void team_find(struct call *call)
     call->team = accounts_team(call->api, call->first);
     if (!call->team) {
         (void)snprintf(message, sizeof(message), "Team '%.64s' not found", call->first);
-        refuse(call, 404, message);
+        call_refuse(call, 404, message);
     }
 }
 
@@ -271,7 +272,7 @@ static void check(struct call *call)
     int r = call_authenticate(call, &err);
 
     if (r < 0) {
-        refuse(call, r == -EPERM ? 403 : 401, err.msg);
+        call_refuse(call, r == -EPERM ? 403 : 401, err.msg);
         return;
     }
     if (route->access == ACCESS_UPLOAD_TOKEN || route->access == ACCESS_VOLUME_TOKEN) {
@@ -306,6 +307,9 @@ static void handle(struct api *api, struct http_exchange *ex, bool internal)
 {
     const struct http_request *req = http_request(ex);
 
+    if (api->web && web_handle(api->web, ex)) {
+        return;
+    }
     if (str_eq(req->method, STR("OPTIONS"))) {
         cors_preflight(ex, CORS_API);
         return;
@@ -346,6 +350,7 @@ static void api_destroy(struct api *api)
     accounts_free(api);
     admin_keys_free(api);
     makers_free(api);
+    web_free(api->web);
     free(api->default_key_path);
     free(api->figures);
     free(api);
@@ -363,6 +368,9 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     r = accounts_load(api, err);
     if (r == 0) {
         r = audit_load(api, err);
+    }
+    if (r == 0 && options->web_files) {
+        r = web_new(options->web_files, options->web_files_n, &api->web, err);
     }
     if (r < 0) {
         api_destroy(api);

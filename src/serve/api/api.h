@@ -16,6 +16,7 @@
 #include "serve/template/build/build.h"
 #include "serve/template/template.h"
 #include "serve/volume/volume.h"
+#include "serve/web/files.h"
 
 struct api;
 
@@ -43,6 +44,12 @@ struct api_options {
     int64_t audit_days;          /* that a row of the audit log is kept; 0: the default */
     const char *data;            /* the data directory, whose disk GET /nodes shows */
     struct shares *shares;       /* requests under way, by team: outlives every exchange */
+    /* Takes the exchange of a WebSocket of the dashboard to a port of a sandbox. */
+    void (*stream)(void *ctx, struct http_exchange *ex, const char *team_id, const char *id,
+                   uint16_t port, const char *target);
+    void *stream_ctx;
+    const struct web_file *web_files; /* of the dashboard; NULL: none is served */
+    size_t web_files_n;
 };
 
 /* Owns:     the teams and keys in memory, and the calls under way.
@@ -69,10 +76,12 @@ void api_handle(struct api *api, struct http_exchange *ex);
  * can reach: the routes below /internal exist for it as well. */
 void api_handle_internal(struct api *api, struct http_exchange *ex);
 
-/* Finds the caller: the team's id, valid as long as the API, and the text of the key, which points
- * into the request. -EACCES with the sentence of a 401. */
+/* Finds the caller: the team's id, valid as long as the API, the text with which the caller's
+ * rights are used over the internal socket, valid during the exchange's first call, and whether
+ * these rights are to look alone. -EACCES with the sentence of a 401, -EPERM of a 403. */
 must_check int api_authenticate(struct api *api, const struct http_request *req,
-                                const char **team_id, struct str *key, struct err *err);
+                                const char **team_id, struct str *key, bool *read_only,
+                                struct err *err);
 
 /* The SHA-256, in hex, of each API key of a team: a text that looks like a key can be compared with
  * them. The texts of keys are not stored. */

@@ -3,6 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "serve/api/internal.h"
+#include "serve/web/sessions.h"
 
 enum { SCHEME_BYTES_MAX = 32 };
 
@@ -92,19 +93,13 @@ static int refuse_missing(const struct http_request *req, struct err *err)
                    "Authorization: Bearer KEY");
 }
 
-int auth_check(struct api *api, const struct http_request *req, struct key **out, struct err *err)
+int auth_check_text(struct api *api, struct str text, struct key **out, struct err *err)
 {
-    struct str text = auth_key_text(req);
     bool is_token = str_starts(text, STR(TOKEN_PREFIX));
     struct str plain = is_token ? str_skip(text, strlen("sk_")) : text;
 
-    if (!text.at || text.len == 0) {
-        return refuse_missing(req, err);
-    }
-    if (!str_starts(plain, STR(KEY_PREFIX))) {
-        return refuse_malformed(req, text, err);
-    }
-    if (plain.len != KEY_TEXT_LEN || !is_hex(str_skip(plain, strlen(KEY_PREFIX)))) {
+    if (plain.len != KEY_TEXT_LEN || !str_starts(plain, STR(KEY_PREFIX)) ||
+        !is_hex(str_skip(plain, strlen(KEY_PREFIX)))) {
         return err_set(err, EACCES,
                        is_token ? "Invalid access token format" : "Invalid API key format");
     }
@@ -120,15 +115,119 @@ int auth_check(struct api *api, const struct http_request *req, struct key **out
     return 0;
 }
 
-int api_authenticate(struct api *api, const struct http_request *req, const char **team_id,
-                     struct str *key, struct err *err)
-{
-    struct key *found = NULL;
-    int r = auth_check(api, req, &found, err);
+/* ---- sessions of the dashboard ---- */
 
+/* Of the cookies, the one that the token in X-Atoll-CSRF belongs to. A page of a sandbox is of the
+ * same site, so the browser sends our cookie with its requests: only the token shows that a page of
+ * ours asks. */
+static int csrf_check(const struct http_request *req, const struct web_cookies *cookies,
+                      struct str *out, struct err *err)
+{
+    struct str given = str_trim(http_header_get(req, "x-atoll-csrf"));
+    char wanted[SHA256_HEX_LEN + 1];
+
+    if (!given.at || given.len == 0) {
+        return err_set(err, EPERM,
+                       "X-Atoll-CSRF is missing: with the dashboard's cookie send the token that "
+                       "GET /dashboard/session answers");
+    }
+    for (size_t i = 0; i < cookies->n; i++) {
+        session_csrf(cookies->values[i], wanted);
+        if (str_eq_secret(given, str_of(wanted))) {
+            *out = cookies->values[i];
+            return 0;
+        }
+    }
+    return err_set(err, EPERM, "X-Atoll-CSRF is not the token of this session");
+}
+
+struct key *session_key(struct api *api, struct session *session)
+{
+    struct key *key = NULL;
+
+    HASH_FIND(hh_id, api->keys_by_id, session->key_id, strlen(session->key_id), key);
+    if (!key) {
+        sessions_end(api->sessions, session, NULL, NULL);
+    }
+    return key;
+}
+
+static int session_use(struct api *api, struct session *session, struct session **out,
+                       struct key **key, struct err *err)
+{
+    struct key *of_session = session ? session_key(api, session) : NULL;
+
+    if (!of_session) {
+        return err_set(err, EACCES, "the session has ended: log in again");
+    }
+    sessions_use(api->sessions, session, clock_wall_ms());
+    key_used(api, of_session);
+    *out = session;
+    *key = of_session;
+    return 0;
+}
+
+int auth_session(struct api *api, const struct http_request *req, struct session **out,
+                 struct key **key, struct err *err)
+{
+    struct web_cookies cookies;
+    struct str token = {0};
+
+    web_cookies_read(req, &cookies);
+    if (cookies.n == 0) {
+        return -ENOENT;
+    }
+    int r = csrf_check(req, &cookies, &token, err);
+    if (r < 0) {
+        return r;
+    }
+    struct session *session = sessions_find(api->sessions, token, clock_wall_ms());
+    return session_use(api, session, out, key, err);
+}
+
+/* Our own programs act for a session by its handle. They come by a socket of this machine, which
+ * has no address. */
+static bool is_handle(const struct http_request *req, struct str text)
+{
+    return req->peer.len == 0 && str_starts(text, STR(SESSION_HANDLE_PREFIX));
+}
+
+/* ---- one request ---- */
+
+int auth_check(struct api *api, const struct http_request *req, struct key **out, struct err *err)
+{
+    struct str text = auth_key_text(req);
+    struct session *session = NULL;
+
+    if (!text.at || text.len == 0) {
+        int r = auth_session(api, req, &session, out, err);
+        return r == -ENOENT ? refuse_missing(req, err) : r;
+    }
+    if (is_handle(req, text)) {
+        session = sessions_find_handle(api->sessions, text, clock_wall_ms());
+        return session_use(api, session, &session, out, err);
+    }
+    if (!str_starts(text, STR(KEY_PREFIX)) && !str_starts(text, STR(TOKEN_PREFIX))) {
+        return refuse_malformed(req, text, err);
+    }
+    return auth_check_text(api, text, out, err);
+}
+
+int api_authenticate(struct api *api, const struct http_request *req, const char **team_id,
+                     struct str *key, bool *read_only, struct err *err)
+{
+    struct session *session = NULL;
+    struct key *found = NULL;
+    struct str text = auth_key_text(req);
+    int r = text.len > 0 ? -ENOENT : auth_session(api, req, &session, &found, err);
+
+    if (r == -ENOENT) {
+        r = auth_check(api, req, &found, err);
+    }
     if (r == 0) {
         *team_id = found->team->id;
-        *key = auth_key_text(req);
+        *key = session ? str_of(session->handle) : text;
+        *read_only = found->read_only;
     }
     return r;
 }
@@ -151,6 +250,34 @@ static int authenticate_admin(struct call *call, const struct http_request *req,
                                 "server");
 }
 
+static bool is_reading(const struct route *route)
+{
+    return route->flags & READS || (strcmp(route->method, "GET") == 0 && !(route->flags & WRITES));
+}
+
+/* Fills the call with what the key may. */
+static int take_key(struct call *call, const struct key *key, struct err *err)
+{
+    if (key->read_only && !is_reading(call->route)) {
+        return err_set(err, EPERM,
+                       "this API key is read-only: it may look at everything of its team, and "
+                       "change nothing");
+    }
+    call->team = key->team;
+    call->read_only = key->read_only;
+    memcpy(call->key_id, key->id, sizeof(call->key_id));
+    return 0;
+}
+
+static int authenticate_page(struct call *call, const struct http_request *req, struct err *err)
+{
+    struct key *key = NULL;
+    int r = auth_page(call->api, req, &key, err);
+
+    call->by_session = true;
+    return r < 0 ? r : take_key(call, key, err);
+}
+
 static int authenticate_team(struct call *call, const struct http_request *req, struct err *err)
 {
     struct key *key = NULL;
@@ -169,9 +296,8 @@ static int authenticate_team(struct call *call, const struct http_request *req, 
             "this API key has limits: it cannot make, change or delete keys, nor read the "
             "audit log");
     }
-    call->team = key->team;
-    memcpy(call->key_id, key->id, sizeof(call->key_id));
-    return 0;
+    call->by_session = auth_key_text(req).len == 0;
+    return take_key(call, key, err);
 }
 
 static int authenticate_upload(struct call *call, struct err *err)
@@ -206,6 +332,8 @@ int call_authenticate(struct call *call, struct err *err)
         return authenticate_team(call, req, err);
     case ACCESS_ADMIN:
         return authenticate_admin(call, req, err);
+    case ACCESS_PAGE:
+        return authenticate_page(call, req, err);
     case ACCESS_UPLOAD_TOKEN:
         return authenticate_upload(call, err);
     case ACCESS_VOLUME_TOKEN:

@@ -56,7 +56,7 @@ static int types_parse_one(struct str value, struct buf *types, struct err *err)
 }
 
 /* The parameter may come many times, and each may hold many. */
-static int types_parse(struct str query, struct buf *types, struct err *err)
+int events_types_parse(struct str query, struct buf *types, struct err *err)
 {
     struct str pair;
 
@@ -71,6 +71,9 @@ static int types_parse(struct str query, struct buf *types, struct err *err)
                 return r;
             }
         }
+    }
+    if (buf_append(types, "", 1) < 0) {
+        abort(); /* each type once, and a NUL: it fits */
     }
     return 0;
 }
@@ -95,10 +98,7 @@ static void events_list(struct call *call, const char *sandbox_id)
 
     int r = page_query_parse(query, &page, &err);
     if (r == 0) {
-        r = types_parse(query, &types, &err);
-    }
-    if (r == 0 && buf_append(&types, "", 1) < 0) {
-        abort(); /* each type once, and a NUL: it fits */
+        r = events_types_parse(query, &types, &err);
     }
     if (r < 0) {
         call_fail_err(call, r, &err);

@@ -26,8 +26,9 @@ enum {
     API_PARAM_BYTES = 512,   /* a piece of a path, decoded, and its NUL */
     API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
     API_HEADERS_MAX = 4,     /* that a handler adds */
-    API_HEADER_BYTES = 112,
-    API_RETRY_AFTER_S = 1, /* for clients, while the keeper is away */
+    API_HEADER_BYTES = 192,
+    EVENTS_FOLLOW_BYTES_MAX = 6 * 1024 * 1024, /* a page of the store */
+    API_RETRY_AFTER_S = 1,                     /* for clients, while the keeper is away */
 
     KEY_HEX_LEN = 40,
     KEY_TEXT_LEN = 4 + KEY_HEX_LEN, /* with "e2b_" */
@@ -40,6 +41,7 @@ enum {
     AUDIT_OBJECT_BYTES = 128, /* of an id or a name in the audit log, and its NUL */
     AUDIT_SOURCE_BYTES = 64,
     AUDIT_SENTENCE_BYTES = 384,
+    AUDIT_SESSION_BYTES = 13, /* of a session's name, and its NUL */
     AUDIT_DAYS_DEFAULT = 90,
 };
 
@@ -65,7 +67,8 @@ struct key {
     char masked[KEY_MASK_BYTES];
     char *name;
     const struct team *team;
-    bool is_token; /* an access token: listed nowhere */
+    bool is_token;  /* an access token: listed nowhere */
+    bool read_only; /* it may look, and change nothing */
     struct limits limits;
     int64_t created_ms;
     int64_t last_used_ms;  /* 0: never */
@@ -84,6 +87,10 @@ struct admin_key {
     bool passing; /* of this daemon's life alone: on no record */
     UT_hash_handle hh;
 };
+
+struct session;
+struct sessions;
+struct web;
 
 struct maker;      /* makers.c */
 struct quota_hold; /* quota.c */
@@ -106,14 +113,17 @@ struct api {
     struct key *keys_by_id;
     struct admin_key *admin_keys;
     struct maker *makers;
+    struct sessions *sessions; /* of the dashboard */
+    struct web *web;           /* its files; NULL: none */
     struct quota_hold *holds;
     bool draining;             /* no new sandboxes: the operator said so */
     int64_t status_changed_ms; /* of that */
     uv_timer_t usage_timer;
-    int64_t usage_ms;       /* monotonic: until then usage is on record */
-    struct create *creates; /* under way, of those that carry an Idempotency-Key */
-    char *default_key_path; /* NULL until api_prepare_default_key() */
-    bool renewing;          /* a new default key is on its way to the disk */
+    int64_t usage_ms;                   /* monotonic: until then usage is on record */
+    struct create *creates;             /* under way, of those that carry an Idempotency-Key */
+    char *default_key_path;             /* NULL until api_prepare_default_key() */
+    struct event_stream *event_streams; /* open (events_follow.c) */
+    bool renewing;                      /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
     struct route_figures *figures; /* for each route, and one for what is none */
     struct audit audit;
@@ -134,6 +144,8 @@ struct call {
     const struct team *team;       /* the caller; NULL on a route that anybody or the admin calls */
     const struct volume *volume;   /* the volume of the token; NULL: none */
     char key_id[ID_UUID_LEN + 1];  /* with which key; "": none, or the admin's */
+    bool read_only;                /* that key may change nothing */
+    bool by_session;               /* it came from the dashboard, with a cookie for the key */
     const struct admin_key *admin; /* the admin's, while the head is checked */
     bool internal;                 /* it came by the internal socket */
     char param[API_PARAM_BYTES];   /* the segment of the last "{}" of the route */
@@ -179,6 +191,9 @@ void call_fail_code(struct call *call, int status, const char *error_code, const
 /* The status comes from error: the table of lib/http/status.c. */
 void call_fail_err(struct call *call, int error, const struct err *err);
 
+/* Before the body is there: it is answered so once the body is out of the way. */
+void call_refuse(struct call *call, int status, const char *message);
+
 /* Frees the call without an answer: nobody is left to receive it. */
 void call_free(struct call *call);
 
@@ -208,9 +223,23 @@ must_check int call_authenticate(struct call *call, struct err *err);
 /* The team of the token in an upload's address, or NULL. (template_files.c) */
 const struct team *upload_team(const struct call *call);
 
-/* 0 with *out, or -EACCES with the sentence. */
+/* The key of the request, or of the dashboard's session that it carries. 0 with *out; -EACCES (401)
+ * or -EPERM (403: a cookie without the session's own token) with the sentence. */
 must_check int auth_check(struct api *api, const struct http_request *req, struct key **out,
                           struct err *err);
+
+/* The same for the text of a key: -EACCES with the sentence. */
+must_check int auth_check_text(struct api *api, struct str text, struct key **out, struct err *err);
+
+/* The session of the dashboard's cookie, whose token the request must carry in X-Atoll-CSRF, and
+ * its key. -ENOENT without a sentence: there is no cookie. -EACCES, -EPERM as above. */
+must_check int auth_session(struct api *api, const struct http_request *req, struct session **out,
+                            struct key **key, struct err *err);
+/* The same for a page that cannot send a header, by its Origin. (sessions.c) */
+must_check int auth_page(struct api *api, const struct http_request *req, struct key **key,
+                         struct err *err);
+/* The key that a session stands for. NULL: it was deleted, and the session is ended. */
+struct key *session_key(struct api *api, struct session *session);
 
 must_check int accounts_load(struct api *api, struct err *err); /* accounts_load.c */
 void accounts_free(struct api *api);
@@ -241,9 +270,13 @@ must_check int key_file_write(const char *path, const char *text, struct err *er
 
 /* ---- the admin (admin_keys.c) ---- */
 
-/* Finds the admin's key of the request; -EACCES with the sentence. */
+/* Finds the admin's key of the request or of its session; -EACCES with the sentence. */
 must_check int admin_check(struct api *api, const struct http_request *req,
                            const struct admin_key **out, struct err *err);
+/* The key of that text: NULL with the sentence. */
+struct admin_key *admin_find_text(struct api *api, struct str text, struct err *err);
+/* Whether the admin key of that id exists. */
+bool admin_id_works(const struct api *api, const char *id);
 must_check int admin_keys_load(struct api *api, struct err *err);
 void admin_keys_free(struct api *api);
 
@@ -267,7 +300,8 @@ void audit_tick(struct api *api); /* now and then: deletes old rows */
 /* Writes the row of a call whose caller is known, before its handler runs. The others do nothing
  * for a call without a row. */
 void audit_begin(struct call *call);
-void audit_begin_as(struct call *call, const char *action);
+/* The same for a handler that finds out what it is, or (key not NULL) who calls. */
+void audit_begin_as(struct call *call, const struct key *key, const char *action);
 void audit_note_answer(struct call *call, const json_t *answer); /* which may name new objects */
 void audit_note_error(struct call *call, const char *sentence);
 void audit_end(struct call *call, int status);
@@ -361,6 +395,9 @@ must_check int volumes_resolve(const struct call *call, json_t *options, struct 
 /* Whether the team has the shells that a create's options name. (shells.c) */
 must_check int shells_resolve(const struct call *call, const json_t *options, struct err *err);
 
+/* The types that a query names, as ",type,type," with a NUL; empty: all. (events.c) */
+must_check int events_types_parse(struct str query, struct buf *types, struct err *err);
+
 /* The array that the store has read, or its failure; ctx is the call (events.c). */
 void call_array(void *ctx, int error, const struct err *err, const char *text);
 
@@ -368,6 +405,7 @@ void call_array(void *ctx, int error, const struct err *err, const char *text);
 
 void handle_events(struct call *call, const json_t *body);
 void handle_events_of(struct call *call, const json_t *body);
+bool stream_events(struct call *call); /* follows them (events_follow.c) */
 void handle_webhooks_list(struct call *call, const json_t *body);
 void handle_webhooks_create(struct call *call, const json_t *body);
 void handle_webhooks_get(struct call *call, const json_t *body);
@@ -409,6 +447,8 @@ void handle_refresh(struct call *call, const json_t *body);
 void handle_network(struct call *call, const json_t *body);
 void handle_pause(struct call *call, const json_t *body);
 void handle_resume(struct call *call, const json_t *body);
+void handle_connections(struct call *call, const json_t *body); /* metrics.c */
+void handle_lineage(struct call *call, const json_t *body);
 void handle_fork(struct call *call, const json_t *body);
 void handle_snapshot(struct call *call, const json_t *body);
 void handle_snapshots(struct call *call, const json_t *body);
@@ -429,7 +469,13 @@ void handle_admin_team_change(struct call *call, const json_t *body);
 void handle_admin_team_kill(struct call *call, const json_t *body);
 void handle_admin_team_cancel(struct call *call, const json_t *body);
 void handle_admin_running(struct call *call, const json_t *body);
+void handle_session_begin(struct call *call, const json_t *body); /* sessions.c */
+void handle_session_get(struct call *call, const json_t *body);
+void handle_session_end(struct call *call, const json_t *body);
+bool stream_screen(struct call *call);
+void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);
 void handle_dashboard_build(struct call *call, const json_t *body);

@@ -54,6 +54,7 @@ void key_save(struct api *api, const struct key *key, store_done *done, void *ct
         .prefix = key->is_token ? TOKEN_PREFIX : KEY_PREFIX,
         .masked = key->masked,
         .limits = limits,
+        .read_only = key->read_only,
         .created_ms = key->created_ms,
         .last_used_ms = key->last_used_ms,
     };
@@ -74,6 +75,7 @@ struct key *key_from_row(const struct team *team, const struct key_row *row)
     key->team = team;
     key->is_token = strcmp(row->prefix, TOKEN_PREFIX) == 0;
     key->limits = limits_read(row->limits);
+    key->read_only = row->read_only;
     key->created_ms = row->created_ms;
     key->last_used_ms = key->used_saved_ms = row->last_used_ms;
     return key;

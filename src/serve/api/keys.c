@@ -57,6 +57,7 @@ static json_t *key_json(const struct api *api, const struct key *key)
     (void)json_object_set_new(out, "createdAt", stamp_json(key->created_ms));
     (void)json_object_set_new(out, "createdBy", maker_json(api, key->id));
     (void)json_object_set_new(out, "limits", limits_json(&key->limits));
+    (void)json_object_set_new(out, "readOnly", json_boolean(key->read_only));
     (void)json_object_set_new(out, "lastUsed",
                               key->last_used_ms ? stamp_json(key->last_used_ms) : json_null());
     return out;
@@ -125,11 +126,15 @@ static void make(struct call *call, const json_t *body, bool is_token)
 {
     struct limits limits = limits_none();
     const char *name = NULL;
+    bool read_only = false;
     struct err err;
     int r = key_name_parse(body, &name, &err);
 
     if (r == 0) {
         r = limits_field(body, &limits, &err);
+    }
+    if (r == 0) {
+        r = field_bool(body, "readOnly", &read_only, &err);
     }
     if (r < 0) {
         call_fail_err(call, r, &err);
@@ -144,6 +149,7 @@ static void make(struct call *call, const json_t *body, bool is_token)
     change->key = key_new(call->team, name, change->text);
     change->key->limits = limits;
     change->key->is_token = is_token;
+    change->key->read_only = read_only;
     key_save(call->api, change->key, on_created, change);
 }
 

@@ -185,9 +185,9 @@ static int parse_limit(struct str value, struct list_query *out, struct err *err
 {
     int64_t limit = 0;
 
-    if (!number_read(value, &limit) || limit < 1 || limit > LIST_LIMIT_MAX) {
-        return err_set(err, EINVAL, "validation error: limit must be between 1 and %d",
-                       LIST_LIMIT_MAX);
+    if (!number_read(value, &limit) || limit < 1 || limit > (int64_t)out->limit_max) {
+        return err_set(err, EINVAL, "validation error: limit must be between 1 and %zu",
+                       out->limit_max);
     }
     out->limit = (size_t)limit;
     return 0;
@@ -229,21 +229,15 @@ static int parse_token(struct str value, struct list_query *out, struct err *err
                : err_set(err, EINVAL, "Invalid next token");
 }
 
-int list_query_parse(struct str query, struct list_query *out, struct err *err)
-{
-    static const struct {
-        const char *name;
-        int (*parse)(struct str value, struct list_query *out, struct err *err);
-    } params[] = {
-        {"state", parse_state},       {"order", parse_order},
-        {"limit", parse_limit},       {"startedAfter", parse_started_after},
-        {"template", parse_template}, {"metadata", parse_metadata},
-        {"nextToken", parse_token},
-    };
+struct list_param {
+    const char *name;
+    int (*parse)(struct str value, struct list_query *out, struct err *err);
+};
 
-    *out = (struct list_query){
-        .running = true, .paused = true, .limit = LIST_LIMIT_MAX, .started_after_ms = INT64_MIN};
-    for (size_t i = 0; i < countof(params); i++) {
+static int params_parse(struct str query, const struct list_param *params, size_t n,
+                        struct list_query *out, struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
         int r = param(query, params[i].name, params[i].parse, out, err);
 
         if (r < 0) {
@@ -252,6 +246,39 @@ int list_query_parse(struct str query, struct list_query *out, struct err *err)
         }
     }
     return 0;
+}
+
+int list_query_parse(struct str query, struct list_query *out, struct err *err)
+{
+    static const struct list_param params[] = {
+        {"state", parse_state},       {"order", parse_order},
+        {"limit", parse_limit},       {"startedAfter", parse_started_after},
+        {"template", parse_template}, {"metadata", parse_metadata},
+        {"nextToken", parse_token},
+    };
+
+    *out = (struct list_query){.running = true,
+                               .paused = true,
+                               .limit = LIST_LIMIT_MAX,
+                               .limit_max = LIST_LIMIT_MAX,
+                               .started_after_ms = INT64_MIN};
+    return params_parse(query, params, countof(params), out, err);
+}
+
+int list_query_parse_pages(struct str query, size_t limit_max, struct list_query *out,
+                           struct err *err)
+{
+    static const struct list_param params[] = {
+        {"state", parse_state},       {"order", parse_order},       {"limit", parse_limit},
+        {"template", parse_template}, {"metadata", parse_metadata}, {"cursor", parse_token},
+    };
+
+    *out = (struct list_query){.running = true,
+                               .paused = true,
+                               .limit = limit_max,
+                               .limit_max = limit_max,
+                               .started_after_ms = INT64_MIN};
+    return params_parse(query, params, countof(params), out, err);
 }
 
 int list_query_parse_v1(struct str query, struct list_query *out, struct err *err)

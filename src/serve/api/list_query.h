@@ -21,7 +21,7 @@ enum {
 struct list_query {
     bool running, paused;
     bool ascending;
-    size_t limit; /* 0: all */
+    size_t limit, limit_max; /* 0: all */
     bool continues;
     struct sandbox_position after; /* when it continues */
     int64_t started_after_ms;      /* INT64_MIN: any time */
@@ -34,6 +34,10 @@ must_check int list_query_parse(struct str query, struct list_query *out, struct
 
 /* The first version: running ones, all of them, with the metadata filter alone. */
 must_check int list_query_parse_v1(struct str query, struct list_query *out, struct err *err);
+
+/* As list_query_parse(), for pages of up to limit_max, continued by `cursor`. */
+must_check int list_query_parse_pages(struct str query, size_t limit_max, struct list_query *out,
+                                      struct err *err);
 void list_query_fini(struct list_query *query);
 #define scoped_list_query scoped(list_query_fini) struct list_query
 

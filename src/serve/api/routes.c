@@ -29,6 +29,8 @@ static const struct route routes[] = {
     {"PUT",    "/sandboxes/{}/network",                       handle_network,                ACCESS_KEY,          BODY_REQUIRED, 1 * MIB,  0,        NULL},
     {"POST",   "/sandboxes/{}/pause",                         handle_pause,                  ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/resume",                        handle_resume,                 ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/{}/connections",                   handle_connections,            ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/{}/lineage",                       handle_lineage,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/fork",                          handle_fork,                   ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/snapshots",                     handle_snapshot,               ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"GET",    "/snapshots",                                  handle_snapshots,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
@@ -60,7 +62,7 @@ static const struct route routes[] = {
     {"PATCH",  "/templates/{}",                               handle_template_change,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"PATCH",  "/v2/templates/{}",                            handle_template_change,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"DELETE", "/templates/{}",                               handle_template_delete,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
-    {"GET",    "/templates/{}/files/{}",                      handle_files,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/files/{}",                      handle_files,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, WRITES,   NULL}, /* an address to upload to */
     {"PUT",    "/templates/{}/files/{}",                      NULL,                          ACCESS_UPLOAD_TOKEN, BODY_STREAM,   64 * GIB, 0,        stream_upload},
     {"POST",   "/v2/templates/{}/builds/{}",                  handle_build_start,            ACCESS_KEY,          BODY_REQUIRED, 8 * MIB,  0,        NULL},
     {"DELETE", "/templates/{}/builds/{}",                     handle_build_cancel,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
@@ -94,8 +96,8 @@ static const struct route routes[] = {
     {"GET",    "/.well-known/jwks.json",                      handle_identity_keys,          ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
 
     /* events and webhooks */
-    {"GET",    "/events/sandboxes",                           handle_events,                 ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
-    {"GET",    "/events/sandboxes/{}",                        handle_events_of,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/events/sandboxes",                           handle_events,                 ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        stream_events},
+    {"GET",    "/events/sandboxes/{}",                        handle_events_of,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        stream_events},
     {"GET",    "/events/webhooks",                            handle_webhooks_list,          ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/events/webhooks",                            handle_webhooks_create,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"GET",    "/events/webhooks/{}",                         handle_webhooks_get,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
@@ -118,7 +120,13 @@ static const struct route routes[] = {
     {"GET",    "/teams/{}/metrics/max",                       handle_metrics_team_max,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
 
     /* the dashboard */
+    {"POST",   "/dashboard/session",                          handle_session_begin,          ACCESS_NONE,         BODY_REQUIRED, 4 * KIB,  NO_CORS | NO_STORE, NULL},
+    {"GET",    "/dashboard/session",                          handle_session_get,            ACCESS_NONE,         BODY_NONE,     4 * KIB,  NO_CORS | NO_STORE, NULL},
+    {"DELETE", "/dashboard/session",                          handle_session_end,            ACCESS_NONE,         BODY_NONE,     4 * KIB,  NO_CORS | NO_STORE, NULL},
+    {"POST",   "/dashboard/links",                            handle_link_make,              ACCESS_KEY,          BODY_OPTIONAL, 4 * KIB,  NO_CORS | NO_STORE | READS, NULL},
+    {"GET",    "/dashboard/sandboxes/{}/stream/{}",           NULL,                          ACCESS_PAGE,         BODY_NONE,     64 * KIB, NO_CORS | WRITES, stream_screen},
     {"GET",    "/dashboard/health",                           handle_dashboard_health,       ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/sandboxes",                        handle_dashboard_sandboxes,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds",                           handle_dashboard_builds,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds/statuses",                  handle_dashboard_statuses,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
     {"GET",    "/dashboard/builds/{}",                        handle_dashboard_build,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},

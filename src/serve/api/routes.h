@@ -19,6 +19,7 @@ enum access {
     ACCESS_ADMIN,        /* the operator: a key of the admin */
     ACCESS_UPLOAD_TOKEN, /* the token in the address that GET /templates/{}/files/{} gave */
     ACCESS_INTERNAL,     /* a team's key, by the internal socket alone: the daemon's own programs */
+    ACCESS_PAGE,         /* a page of the dashboard: its cookie, and its Origin. For WebSockets */
     ACCESS_VOLUME_TOKEN, /* the volume's token as a bearer; errors have a text for their code */
 };
 
@@ -33,6 +34,8 @@ enum route_flags {
     NO_CORS = 1 << 0,  /* for programs: no page may read the answer */
     NO_STORE = 1 << 1, /* no cache may keep the answer */
     FOR_TEAM = 1 << 2, /* the first {} names the team for which the admin acts: 404 */
+    READS = 1 << 3,    /* a read-only key may call it, whatever its method */
+    WRITES = 1 << 4,   /* a read-only key may not, though its method is GET */
 };
 
 struct route {

@@ -61,7 +61,12 @@ void handle_get(struct call *call, const json_t *body)
 
     (void)body;
     if (sb) {
-        call_json(call, 200, sandbox_json_detail(call->api, sb));
+        json_t *reply = sandbox_json_detail(call->api, sb);
+
+        if (call->read_only) { /* with its token anything in the sandbox can be changed */
+            (void)json_object_del(reply, "envdAccessToken");
+        }
+        call_json(call, 200, reply);
     }
 }
 

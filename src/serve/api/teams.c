@@ -5,7 +5,7 @@
  * its spelling as an API key. */
 void handle_teams(struct call *call, const json_t *body)
 {
-    struct str sent = auth_key_text(http_request(call->ex));
+    struct str sent = call->by_session ? (struct str){0} : auth_key_text(http_request(call->ex));
     struct str key = str_starts(sent, STR(TOKEN_PREFIX)) ? str_skip(sent, strlen("sk_")) : sent;
     json_t *team = json_object();
     json_t *teams = json_array();

@@ -106,7 +106,9 @@ void handle_volumes_get(struct call *call, const json_t *body)
 
     (void)body;
     if (volume) {
-        call_json(call, 200, volume_json_with_token(call->api, volume));
+        call_json(call, 200,
+                  call->read_only ? volume_json(volume)
+                                  : volume_json_with_token(call->api, volume));
     }
 }
 

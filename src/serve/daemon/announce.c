@@ -2,47 +2,25 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lib/base/log.h"
-
-enum { LINE_BYTES = 256 };
-
-/* Printed only to a terminal: others may read a log file or a journal. */
-static void announce_key(const struct paths *paths, const char *url)
+/* Where it serves, and the three lines that a newcomer needs. The key is not printed: `atoll env`
+ * gives it to those who may have it. */
+void announce(const struct config *config, const char *program, const char *url)
 {
-    char key[LINE_BYTES] = "";
-    struct err err;
+    const char *domain = config->domain_served;
+    char data[sizeof(config->data) + sizeof(" --data ")] = "";
 
-    if (server_file_read_key(paths, key, sizeof(key), &err) < 0) {
-        log_warn("%s", err.msg);
-        return;
+    if (strcmp(config->data, CONFIG_DATA) != 0) {
+        (void)snprintf(data, sizeof(data), " --data %s", config->data);
     }
-    printf("\n  export E2B_API_URL=%s\n"
-           "  export E2B_SANDBOX_URL=%s\n"
-           "  export E2B_API_KEY=%s\n\n",
-           url, url, key);
-}
-
-void announce(const struct config *config, const struct paths *paths, const char *program,
-              const char *url)
-{
-    bool is_default = strcmp(config->data, CONFIG_DATA) == 0;
-    bool terminal = isatty(STDOUT_FILENO);
-
-    printf("\natoll " ATOLL_VERSION " serves on %s\n", url);
+    printf("\natoll " ATOLL_VERSION " serves on %s", url);
     if (config->tls_listen[0]) {
-        printf("and with TLS on https://%s\n",
-               config->domain_served[0] ? config->domain_served : config->tls_listen);
+        printf(", with TLS on https://%s", domain[0] ? domain : config->tls_listen);
     }
-    if (config->domain_served[0]) {
-        printf("sandbox ports are reached as <port>-<id>.%s\n", config->domain_served);
-    }
-    if (terminal) {
-        announce_key(paths, url);
-    }
-    printf("%s: eval \"$(%s env%s%s)\"\n\n",
-           terminal ? "In another terminal" : "To use it from a shell", program,
-           is_default ? "" : " --data ", is_default ? "" : config->data);
+    printf("\n\n"
+           "  Open the dashboard:   %s open%s   (or %s in a browser)\n"
+           "  Set the environment:  eval \"$(%s env%s)\"\n"
+           "  Run a first command:  %s run%s echo hello\n\n",
+           program, data, url, program, data, program, data);
     (void)fflush(stdout);
 }

@@ -3,9 +3,7 @@
 #define DAEMON_ANNOUNCE_H
 
 #include "serve/daemon/config.h"
-#include "serve/daemon/paths.h"
 
-void announce(const struct config *config, const struct paths *paths, const char *program,
-              const char *url);
+void announce(const struct config *config, const char *program, const char *url);
 
 #endif

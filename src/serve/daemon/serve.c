@@ -180,9 +180,11 @@ static void tell_when_ready(struct server *server)
     serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
     endpoint_write(server, url);
     unsigned running = sandboxes_figures(server->sandboxes).running;
-    log_info("ready on %s with %u sandbox%s", url, running, running == 1 ? "" : "es");
+    if (!server->announce || !isatty(STDOUT_FILENO)) { /* a person is told once */
+        log_info("ready on %s with %u sandbox%s", url, running, running == 1 ? "" : "es");
+    }
     if (server->announce) {
-        announce(server->config, server->paths, server->program, url);
+        announce(server->config, server->program, url);
     }
 }
 
@@ -481,6 +483,16 @@ static const char *or_null(const char *text)
 static int open_surface(struct server *server, struct err *err)
 {
     server->metrics = metrics_new(&server->loop, server->sandboxes, server->keeper);
+    const struct edge_options edge = {
+        .loop = &server->loop,
+        .sandboxes = server->sandboxes,
+        .domain = or_null(server->config->domain),
+        .shares = &server->edge_shares,
+        .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
+        .is_api = api_is_call,
+        .tracer = observer_tracer(&server->observer),
+    };
+    server->edge = edge_new(&edge);
     const struct api_options options = {
         .loop = &server->loop,
         .store = server->store,
@@ -503,18 +515,11 @@ static int open_surface(struct server *server, struct err *err)
         .audit_days = (int64_t)server->config->audit_days,
         .data = server->paths->state,
         .shares = &server->api_shares,
+        .stream = edge_stream,
+        .stream_ctx = server->edge,
+        .web_files = web_files,
+        .web_files_n = web_files_n,
     };
-
-    const struct edge_options edge = {
-        .loop = &server->loop,
-        .sandboxes = server->sandboxes,
-        .domain = or_null(server->config->domain),
-        .shares = &server->edge_shares,
-        .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
-        .is_api = api_is_call,
-        .tracer = observer_tracer(&server->observer),
-    };
-    server->edge = edge_new(&edge);
     int r = api_new(&options, &server->api, err);
     if (r == 0) {
         r = api_prepare_default_key(server->api, server->paths->default_key, err);

@@ -28,7 +28,7 @@ static void fail(struct http_exchange *ex, int status, const char *sentence)
     char *text = json_dumps(body, JSON_COMPACT);
     const struct http_header headers[] = {{STR("Retry-After"), STR("1")}};
 
-    http_reply_with(ex, status, headers, countof(headers), "application/json; charset=utf-8", text,
+    http_reply_with(ex, status, headers, status >= 500, "application/json; charset=utf-8", text,
                     text ? strlen(text) : 0);
     free(text);
     json_decref(body);
@@ -39,6 +39,14 @@ static void on_refused(void *ctx, struct http_exchange *ex, int error, struct st
     (void)body;
     if (error == 0 || error == -EMSGSIZE) {
         fail(ex, 503, ctx);
+    }
+}
+
+static void on_read_only(void *ctx, struct http_exchange *ex, int error, struct str body)
+{
+    (void)ctx, (void)body;
+    if (error == 0 || error == -EMSGSIZE) {
+        fail(ex, 403, "this API key is read-only: it may list the tools, and call none");
     }
 }
 
@@ -92,7 +100,8 @@ static const struct forward_events forward_events = {
 /* The daemon has authenticated the caller: the client's credentials are not passed to the tools. */
 static bool is_kept_back(struct str name)
 {
-    static const char *const names[] = {"host", "expect", "cookie", "authorization", "x-api-key"};
+    static const char *const names[] = {"host",          "expect",    "cookie",
+                                        "authorization", "x-api-key", "x-admin-token"};
 
     for (size_t i = 0; i < countof(names); i++) {
         if (str_ieq(name, str_of(names[i]))) {
@@ -107,13 +116,25 @@ static void head_add(struct head *head, const char *name, struct str value)
     head->list[head->n++] = (struct http_header){str_of(name), value};
 }
 
-/* `err` holds the sentence of a refusal as long as the head is used. */
-static void head_fill(struct head *head, struct api *api, const struct http_request *req,
-                      struct err *err)
+/* A read-only key may see which tools there are. What a tool would do is not known before it runs,
+ * so such a key calls none. */
+static bool is_listing(const struct http_request *req)
 {
-    const char *team = NULL;
-    struct str key = {0};
+    return str_eq(req->method, STR("GET")) && !str_eq(req->path, STR(TOOLS_PATH_MCP));
+}
 
+/* The caller. r < 0: there is none, and `why` holds the sentence as long as the head is used. */
+struct caller {
+    const char *team;
+    struct str key;
+    bool read_only;
+    int r;
+    struct err why;
+};
+
+static void head_fill(struct head *head, const struct http_request *req,
+                      const struct caller *caller)
+{
     head_add(head, "host", req->authority);
     for (size_t i = 0; i < req->headers_n && i < HTTP_HEADERS_MAX; i++) {
         struct str name = req->headers[i].name;
@@ -125,11 +146,11 @@ static void head_fill(struct head *head, struct api *api, const struct http_requ
     if (!http_header_get(req, "x-forwarded-proto").at) {
         head_add(head, "x-forwarded-proto", req->scheme);
     }
-    if (api_authenticate(api, req, &team, &key, err) < 0) {
-        head_add(head, TOOLS_HEADER_REFUSED, str_of(err->msg));
+    if (caller->r < 0) {
+        head_add(head, TOOLS_HEADER_REFUSED, str_of(caller->why.msg));
     } else {
-        head_add(head, TOOLS_HEADER_TEAM, str_of(team));
-        head_add(head, TOOLS_HEADER_KEY, key);
+        head_add(head, TOOLS_HEADER_TEAM, str_of(caller->team));
+        head_add(head, TOOLS_HEADER_KEY, caller->key);
     }
 }
 
@@ -137,16 +158,23 @@ void tools_forward(const struct tools_forward *way, struct http_exchange *ex)
 {
     struct upstream *up = NULL;
     struct head head = {.n = 0};
-    struct err err, why;
-    int fd = unix_connect(way->socket, &err);
+    const struct http_request *req = http_request(ex);
+    struct caller who = {0};
+    struct err err;
 
+    who.r = api_authenticate(way->api, req, &who.team, &who.key, &who.read_only, &who.why);
+    if (who.r == 0 && who.read_only && !is_listing(req)) {
+        http_gather(ex, 0, on_read_only, NULL, NULL);
+        return;
+    }
+    int fd = unix_connect(way->socket, &err);
     if (fd < 0 || upstream_new(way->loop, fd, &up, &err) < 0) {
         log_warn("reach the tools: %s", err.msg);
         tools_refuse(ex, "the tools cannot be reached at this moment: try again");
         return;
     }
     struct forward *forward = xnew(struct forward);
-    head_fill(&head, way->api, http_request(ex), &why);
+    head_fill(&head, req, &who);
     forward_accept(forward, ex, &forward_events, forward);
     if (forward_send(forward, up, head.list, head.n) < 0) {
         upstream_close(up);

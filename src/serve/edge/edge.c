@@ -158,7 +158,31 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         return;
     }
     sandbox_wake(sb);
-    request_start(backend, ex, port, may_wake);
+    request_start(backend, ex, port, may_wake, NULL);
+}
+
+/* The session of the team stands for the traffic token. The ports of our own programs have tokens
+ * of their own, which a WebSocket cannot carry. */
+void edge_stream(void *ctx, struct http_exchange *ex, const char *team_id, const char *id,
+                 uint16_t port, const char *target)
+{
+    struct edge *edge = ctx;
+    struct sandbox *sb = sandboxes_find(edge->sandboxes, str_of(id));
+    enum edge_error error = own_port_is(port) ? EDGE_ERROR_NOT_OWNER : EDGE_ERROR_NOT_FOUND;
+
+    if (!sb || strcmp(sandbox_info(sb).team_id, team_id) != 0 || own_port_is(port) ||
+        is_away(sb, &error)) {
+        edge_refuse(edge, ex, error, str_of(id), port);
+        return;
+    }
+    struct backend *backend = backend_of(edge, sb);
+    if (!take_place(edge, backend, team_id, ex, &error)) {
+        edge_refuse(edge, ex, error, str_of(id), port);
+        backend_check(backend);
+        return;
+    }
+    sandbox_wake(sb);
+    request_start(backend, ex, port, true, target);
 }
 
 static void handle_target(struct edge *edge, struct http_exchange *ex,

@@ -3,6 +3,9 @@
  * A request is the edge's when it carries E2b-Sandbox-Id (Host an address, localhost or sandbox.*),
  * or when its Host is <port>-<id>.<domain>. Everything else on the port is the API's.
  *
+ * A page of the dashboard, which sends X-Atoll-CSRF, may use these headers with every name of the
+ * daemon.
+ *
  * A request without either is also the edge's when its path is the agent's and it carries a
  * signature (/files) or an access token: each belongs to one sandbox only.
  *
@@ -69,6 +72,13 @@ struct edge_step_took {
     const struct histogram *took;
 };
 void edge_steps(const struct edge *edge, struct edge_step_took out[EDGE_STEPS]);
+
+/* Passes a WebSocket of the dashboard on to a port of a sandbox of the team; `target` is the path
+ * there. Any answer but 101 from inside is replaced by an error of ours: nothing that a sandbox
+ * sends becomes a document of the dashboard's origin. Takes the exchange; `edge` is a struct edge.
+ */
+void edge_stream(void *edge, struct http_exchange *ex, const char *team_id, const char *id,
+                 uint16_t port, const char *target);
 
 /* True when it took the exchange. */
 bool edge_handle(struct edge *edge, struct http_exchange *ex);

@@ -4,17 +4,53 @@
 
 #include "lib/http/field_rules.h"
 #include "serve/edge/internal.h"
+#include "serve/web/cookie.h"
 
 /* Written again here, or no longer needed: our side has answered an Expect. */
 static const char *const rewritten[] = {
-    "host", "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+    "host",         "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+    "x-atoll-csrf",
 };
+
+/* An answer to a page of the dashboard is an answer of the dashboard's origin: a sandbox must not
+ * change what the browser keeps for it. */
+static const char *const of_origin[] = {
+    "set-cookie", "clear-site-data", "strict-transport-security", "alt-svc",
+    "nel",        "report-to",       "reporting-endpoints",       "service-worker-allowed",
+};
+
+static bool is_one_of(struct str name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (str_ieq(name, str_of(names[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static bool is_rewritten(struct str name)
 {
-    for (size_t i = 0; i < countof(rewritten); i++) {
-        if (str_ieq(name, str_of(rewritten[i]))) {
-            return true;
+    return is_one_of(name, rewritten, countof(rewritten));
+}
+
+static bool pair_is_ours(struct str pair)
+{
+    return web_cookie_is_ours(str_trim((struct str){pair.at, str_find(pair, '=')}));
+}
+
+bool headers_of_dashboard(const struct http_request *req)
+{
+    if (http_header_get(req, "x-atoll-csrf").at) {
+        return true;
+    }
+    for (size_t i = 0; i < req->headers_n; i++) {
+        struct str rest = req->headers[i].value, pair;
+
+        while (str_ieq(req->headers[i].name, STR("cookie")) && str_split(&rest, ';', &pair)) {
+            if (pair_is_ours(pair)) {
+                return true;
+            }
         }
     }
     return false;
@@ -49,6 +85,23 @@ static int join(struct buf *out, const struct http_request *req, const char *nam
     return 0;
 }
 
+/* Of cookies from `start` on, those of the dashboard are cut out: they are for no sandbox. */
+static int cookies_cut(struct buf *out, size_t start)
+{
+    scoped_buf(kept, EDGE_HEADER_TEXT_MAX);
+    struct str rest = str_skip(buf_str(out), start), pair;
+    int r = 0;
+
+    while (r == 0 && rest.len > 0 && str_split(&rest, ';', &pair)) {
+        if (!pair_is_ours(pair) && str_trim(pair).len > 0) {
+            r = buf_len(&kept) > 0 ? buf_append(&kept, "; ", 2) : 0;
+            r = r < 0 ? r : buf_append(&kept, str_trim(pair).at, str_trim(pair).len);
+        }
+    }
+    out->end = out->start + start;
+    return r < 0 ? r : buf_append(out, buf_at(&kept), buf_len(&kept));
+}
+
 /* HTTP/2 sends a cookie in pieces; HTTP/1.1 knows one header only. */
 static int add_joined(struct headers *out, const struct http_request *req)
 {
@@ -56,7 +109,8 @@ static int add_joined(struct headers *out, const struct http_request *req)
         return -ENOBUFS;
     }
     size_t middle = buf_len(&out->text);
-    if (join(&out->text, req, "cookie", "; ", (struct str){NULL, 0}) < 0) {
+    if (join(&out->text, req, "cookie", "; ", (struct str){NULL, 0}) < 0 ||
+        (headers_of_dashboard(req) && cookies_cut(&out->text, middle) < 0)) {
         return -ENOBUFS;
     }
     struct str all = buf_str(&out->text);
@@ -112,13 +166,23 @@ int headers_request(struct headers *out, const struct http_request *req, struct 
     return r < 0 ? r : add(out, STR("upgrade"), http_header_get(req, "upgrade"));
 }
 
-void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel)
+static bool sets_ours(const struct http_header *header)
+{
+    return str_ieq(header->name, STR("set-cookie")) && pair_is_ours(header->value);
+}
+
+void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel,
+                      bool of_dashboard)
 {
     out->n = 0;
     out->text = (struct buf){0};
     for (size_t i = 0; i < n; i++) {
         struct str name = headers[i].name;
         bool upgrade = tunnel && str_ieq(name, STR("upgrade"));
+        if (sets_ours(&headers[i]) ||
+            (of_dashboard && is_one_of(name, of_origin, countof(of_origin)))) {
+            continue;
+        }
         if (upgrade || !field_is_hop_by_hop(name, headers, n)) {
             (void)!add(out, name, headers[i].value); /* the upstream's limit is below ours */
         }

@@ -40,6 +40,8 @@ struct edge_request {
     bool reused;   /* up has served another request before */
     bool held;     /* nothing is read of up: the sandbox is being paused */
     bool may_wake; /* the request may resume a paused sandbox */
+    bool of_dashboard;
+    char *stream_to; /* the path of a WebSocket of the dashboard; NULL: the request is no such */
 };
 
 /* Outlives a request that could not wait. */
@@ -53,7 +55,10 @@ static void request_connect(struct edge_request *p);
 
 static void on_timer_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct edge_request *p = handle->data;
+
+    free(p->stream_to);
+    free(p);
 }
 
 static void request_free(struct edge_request *p)
@@ -160,9 +165,14 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     struct edge_request *p = ctx;
     scoped(headers_fini) struct headers out = {0};
 
+    if (p->stream_to && status != 101) {
+        forward_fini(&p->forward);
+        request_fail(p, EDGE_ERROR_NO_ANSWER);
+        return;
+    }
     p->edge->outcomes[EDGE_PASSED]++;
     request_mark(p, EDGE_STEP_ANSWER);
-    headers_response(&out, headers, n, status == 101);
+    headers_response(&out, headers, n, status == 101, p->of_dashboard);
     forward_respond(&p->forward, status, out.list, out.n, content_length);
 }
 
@@ -232,6 +242,10 @@ static int send_head(struct edge_request *p, struct upstream *up)
     if (masked_host(p, &host) < 0 ||
         headers_request(&headers, http_request(p->forward.ex), buf_str(&host)) < 0) {
         return -ENOBUFS;
+    }
+    if (p->stream_to) {
+        forward_send_to(&p->forward, up, str_of(p->stream_to), headers.list, headers.n);
+        return 0;
     }
     return forward_send(&p->forward, up, headers.list, headers.n);
 }
@@ -381,7 +395,8 @@ static void request_connect(struct edge_request *p)
     }
 }
 
-void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake)
+void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake,
+                   const char *stream_to)
 {
     struct edge_request *p = xnew(struct edge_request);
 
@@ -399,6 +414,8 @@ void request_start(struct backend *backend, struct http_exchange *ex, uint16_t p
     DL_APPEND(backend->requests, p);
     backend->requests_n++;
     p->upgrade = http_request(ex)->upgrade;
+    p->stream_to = stream_to ? xstrdup(stream_to) : NULL;
+    p->of_dashboard = headers_of_dashboard(http_request(ex));
     forward_accept(&p->forward, ex, &forward_events, p);
     request_connect(p);
 }

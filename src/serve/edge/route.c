@@ -130,6 +130,14 @@ static enum edge_verdict route_by_headers(const struct http_request *req, struct
     return target(id, port, out);
 }
 
+/* A page of the dashboard reaches sandboxes by headers, whichever name it was opened by. Its token
+ * tells it from clients of the API at that name, which may send the same headers. */
+static enum edge_verdict route_of_page(const struct http_request *req, struct edge_target *out)
+{
+    *out = (struct edge_target){0};
+    return http_header_get(req, "x-atoll-csrf").at ? route_by_headers(req, out) : EDGE_NOT_OURS;
+}
+
 /* ---- by name ---- */
 
 /* "<port>-<id>" or "<port>-<id>-<client>", as old clients write it. */
@@ -158,16 +166,17 @@ enum edge_verdict edge_route(const struct http_request *req, const char *domain,
     }
     size_t dot = str_find(host, '.');
     if (dot + 1 >= host.len || host.len > ROUTE_HOST_MAX) {
-        return EDGE_NOT_OURS;
+        return route_of_page(req, out);
     }
     struct str label = {host.at, dot};
     struct str below = str_skip(host, dot + 1);
     struct str own = host_of(str_of(domain));
     if (own.len > 0) { /* names below localhost lead here whatever the domain is */
-        return str_ieq(below, own) || str_ieq(below, STR("localhost")) ? route_by_label(label, out)
-                                                                       : EDGE_NOT_OURS;
+        bool may_name = str_ieq(below, own) || str_ieq(below, STR("localhost"));
+        enum edge_verdict named = may_name ? route_by_label(label, out) : EDGE_NOT_OURS;
+        return named == EDGE_NOT_OURS ? route_of_page(req, out) : named;
     }
     /* Any domain may lead here, so only a label that is a target beyond doubt is one. */
     enum edge_verdict verdict = route_by_label(label, out);
-    return verdict == EDGE_OURS ? EDGE_OURS : EDGE_NOT_OURS;
+    return verdict == EDGE_OURS ? EDGE_OURS : route_of_page(req, out);
 }

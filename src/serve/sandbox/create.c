@@ -177,6 +177,7 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     sandbox_hold(sb);
     struct start start = start_take(sb);
     if (resumed) {
+        sandbox_note_wrong(sb, "it could not be resumed: %s", why.msg);
         back_to_paused(sb, &start);
     } else {
         sb->all->create_failed += sb->state == SANDBOX_STARTING;
@@ -340,6 +341,7 @@ static void on_command(void *ctx, int error, const struct err *err)
     sb->start->command = NULL;
     if (error < 0 && sb->state == SANDBOX_RESUMING) {
         log_warn("sandbox %s: resumed without what its template starts: %s", sb->id, err->msg);
+        sandbox_note_wrong(sb, "it was resumed without what its template starts: %s", err->msg);
         error = 0; /* the caller wants its files back */
     }
     if (error < 0) {

@@ -167,7 +167,9 @@ struct sandbox {
     bool on_record;           /* the store was given its row */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
-    char *fork_of;            /* for its row, when it is new; NULL: none, or adopted */
+    char *fork_of; /* the sandbox that it is a copy of; NULL: none */
+    char *wrong;   /* the last thing that went wrong with it; NULL: nothing since the start */
+    int64_t wrong_ms;
     struct trace_place trace; /* of the call that changes it next */
     json_t *metadata, *env_vars, *options;
     json_t *init; /* more fields of /init: envVars, defaultUser, defaultWorkdir */
@@ -188,7 +190,9 @@ struct sandbox {
     struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
     struct egress_net *net;         /* NULL: not attached, or loopback alone */
-    struct preconnect *preconnect;  /* NULL: it was not parked, or they are used */
+    struct destinations
+        *destinations;             /* where it has been, over its pauses; NULL: no network yet */
+    struct preconnect *preconnect; /* NULL: it was not parked, or they are used */
     bool attaching;
     bool attached; /* by this daemon, at some time */
     bool broke;    /* its channel did, which says nothing of its life: it is watched by itself */
@@ -225,6 +229,9 @@ bool sandbox_is_users(const struct sandbox *sb);
 
 struct sandbox *sandbox_new(struct sandboxes *all); /* one count, for the table; not in it yet */
 void sandbox_hold(struct sandbox *sb);
+
+/* Keeps the sentence for those who look at the sandbox. It replaces the one before. */
+void sandbox_note_wrong(struct sandbox *sb, const char *format, ...) printf_like(2, 3);
 void sandbox_release(struct sandbox *sb);
 bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */
 

@@ -41,6 +41,7 @@ static void on_broken(void *ctx, const char *why, bool hostile)
         if (log_turn(&sb->broke_told_ms)) {
             log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
         }
+        sandbox_note_wrong(sb, "the connection to its agent broke: %s", why);
         sb->broke = true;
         if (!sb->pidfd) {
             sandbox_attach(sb);
@@ -61,6 +62,8 @@ static void on_oom_count(void *ctx, const struct keeper_answer *answer, int fds[
     (void)fds;
     if (answer->status == 0 && answer->usage.oom_kills > sb->oom_kills) {
         sb->oom_kills = answer->usage.oom_kills;
+        sandbox_note_wrong(sb, "out of memory: the kernel ended a process of it, %u by now",
+                           sb->oom_kills);
         if (log_turn(&sb->oom_told_ms)) {
             log_warn("sandbox %s: out of memory: the kernel killed in it, %u times by now", sb->id,
                      sb->oom_kills);
@@ -195,6 +198,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer 
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
                                                .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
         sb->net = egress_open(egress, sb->id, sb->team_id, sb->options, &sockets);
+        egress_share_destinations(sb->net, &sb->destinations);
     }
     agent_channel_close(sb->channel);
     const struct agent_channel_jail jail =

@@ -164,6 +164,8 @@ static void on_timeout_paused(void *ctx, int error, const struct err *err)
 
     if (runs && timeout->memory && error != -EAGAIN) {
         log_warn("sandbox %s: its time is up: paused without its memory: %s", sb->id, err->msg);
+        sandbox_note_wrong(sb, "its time was up and it was paused without its memory: %s",
+                           err->msg);
         text_set(&sb->forfeit, err->msg);
         try_pause(sb, false);
     } else if (runs) {

@@ -2,11 +2,16 @@
 #include "serve/sandbox/sandbox.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/text.h"
+#include "serve/egress/destinations.h"
 #include "serve/sandbox/internal.h"
 
 /* ---- life ---- */
@@ -43,6 +48,8 @@ void sandbox_release(struct sandbox *sb)
     free(sb->template_alias);
     free(sb->build_id);
     free(sb->fork_of);
+    free(sb->wrong);
+    destinations_release(sb->destinations);
     free(sb->access_token);
     free(sb->layers);
     free(sb->saved);
@@ -90,6 +97,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     sb->template_id = xstrdup(row->template_id);
     sb->template_alias = xstrdup(row->template_alias);
     sb->build_id = xstrdup(row->build_id);
+    sb->fork_of = xstrdup(row->fork_of);
     sb->access_token = xstrdup(row->access_token);
     sb->started_ms = row->started_ms;
     sb->end_ms = row->end_ms;
@@ -105,6 +113,18 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
 
 /* ---- description ---- */
 
+void sandbox_note_wrong(struct sandbox *sb, const char *format, ...)
+{
+    struct err sentence;
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(sentence.msg, sizeof(sentence.msg), format, args);
+    va_end(args);
+    text_set(&sb->wrong, sentence.msg);
+    sb->wrong_ms = clock_wall_ms();
+}
+
 struct sandbox_info sandbox_info(const struct sandbox *sb)
 {
     bool changing = sb->state == SANDBOX_PAUSING || sb->state == SANDBOX_RESUMING;
@@ -116,6 +136,10 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
                                  .template_alias = sb->template_alias,
                                  .state = changing ? SANDBOX_PAUSED : sb->state,
                                  .changing = changing,
+                                 .exact = sb->state,
+                                 .fork_of = sb->fork_of,
+                                 .wrong = sb->wrong,
+                                 .wrong_ms = sb->wrong_ms,
                                  .started_ms = sb->started_ms,
                                  .end_ms = sb->end_ms,
                                  .created_ms = sb->created_ms,
@@ -265,6 +289,11 @@ struct sandboxes_saved sandboxes_saved(struct sandboxes *all)
     templates_each_built(all->use.templates, add_template, &summing);
     json_decref(summing.seen);
     return saved;
+}
+
+json_t *sandbox_connections(const struct sandbox *sb)
+{
+    return destinations_json(sb->destinations);
 }
 
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)

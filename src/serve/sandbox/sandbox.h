@@ -308,6 +308,10 @@ struct sandbox_info {
     const char *template_id, *template_alias;
     enum sandbox_state state; /* STARTING, then RUNNING or PAUSED, as it reads outside */
     bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
+    enum sandbox_state exact; /* the state itself */
+    const char *fork_of;      /* the sandbox that it is a copy of; NULL: none */
+    const char *wrong;        /* the last thing that went wrong; NULL: nothing since the start */
+    int64_t wrong_ms;         /* when */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
     bool saved_memory;    /* PAUSED: its memory was saved too */
@@ -331,6 +335,9 @@ void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
 
 /* Tells a running sandbox's agent what its jail uses, for it to show inside. */
 void sandbox_tell_used(struct sandbox *sb, const struct keeper_usage *usage);
+
+/* Where it has been, and where it was refused, since the daemon's start: as destinations_json(). */
+json_t *sandbox_connections(const struct sandbox *sb);
 
 /* Figures of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);

@@ -60,6 +60,7 @@ void save_abort(struct sandbox *sb, int error, const struct err *err)
     struct err why = *err;
 
     log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    sandbox_note_wrong(sb, "it could not be saved: %s", why.msg);
     save_set_phase(save, SAVE_OVER);
     if (sb->state == SANDBOX_PAUSING) {
         sandbox_set_state(sb, SANDBOX_RUNNING);
@@ -215,13 +216,14 @@ void save_drained(struct sandbox *sb)
 }
 
 /* The memory would bring back an agent that does not answer. */
-static void go_on_without_memory(const struct sandbox *sb, struct save *save)
+static void go_on_without_memory(struct sandbox *sb, struct save *save)
 {
     if (save->flags & KEEPER_SAVE_MEMORY) {
         save->silent = true;
         save->flags &= ~(uint32_t)KEEPER_SAVE_MEMORY;
         saved_name_pause(sb, false, save->name);
         log_warn("sandbox %s: its agent does not answer; paused without its memory", sb->id);
+        sandbox_note_wrong(sb, "its agent did not answer: it was paused without its memory");
     }
 }
 

@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/id.h"
 #include "serve/store/store.h"
 #include "serve/store/table.h"
 
@@ -19,6 +20,7 @@ enum {
     STORE_STEPS_MAX = 3,                     /* statements of one job */
     STORE_ROW_BYTES_MAX = 4 * 1024 * 1024,   /* the texts of one job together */
     STORE_READ_BYTES_MAX = 32 * 1024 * 1024, /* of one answer */
+    STORE_PAGE_BYTES_MAX = 5 * 1024 * 1024,  /* of store_events_after(): more than any event */
     STORE_BATCH_MAX = 256,                   /* jobs in one transaction */
     STORE_STATEMENTS_MAX = 80,               /* each is prepared once */
     STORE_BUSY_MS = 5000,                    /* another process may hold the file that long */
@@ -46,7 +48,7 @@ struct store_job {
     size_t values_n;
     struct buf texts; /* each with a NUL behind it */
     enum store_durability durability;
-    bool has_event; /* the watcher of events is called after the commit */
+    char event_team[ID_UUID_LEN + 1]; /* whose watchers of events are called after the commit */
     store_done *done;
     void *ctx;
     struct err err; /* code 0: done and committed */

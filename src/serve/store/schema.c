@@ -252,12 +252,22 @@ static const char *const steps[] = {
     " INSERT OR IGNORE INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
     "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
 
+    /* A session of the dashboard stands for a key, and ends with it. */
+    "ALTER TABLE keys ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE sessions ("
+    " hash TEXT PRIMARY KEY, key_id TEXT NOT NULL REFERENCES keys (id) ON DELETE CASCADE,"
+    " admin_key_id TEXT NOT NULL, created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;",
+    /* For lineages: what was made of a sandbox, and of a snapshot. */
+    "CREATE INDEX sandboxes_by_source ON sandboxes (fork_of) WHERE fork_of IS NOT NULL;"
+    "CREATE INDEX sandboxes_by_template ON sandboxes (template_id);"
+    "CREATE INDEX templates_by_source ON templates (snapshot_of) WHERE snapshot_of IS NOT NULL;",
     /* The audit log. A row outlives its team and its key: no references. A NULL status is a call
      * under way. AUTOINCREMENT keeps the last number when every row is gone. */
     "CREATE TABLE audit ("
     " seq INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, team_id TEXT NOT NULL,"
     " actor_id TEXT NOT NULL, actor_name TEXT NOT NULL, actor_type TEXT NOT NULL,"
-    " source TEXT NOT NULL, via TEXT NOT NULL, action TEXT NOT NULL, object TEXT NOT NULL,"
+    " source TEXT NOT NULL, via TEXT NOT NULL, session TEXT NOT NULL, action TEXT NOT NULL, object TEXT NOT NULL,"
     " parent TEXT NOT NULL, status INTEGER, error TEXT, made TEXT, took_ms INTEGER"
     ") STRICT;"
     "CREATE INDEX audit_by_team ON audit (team_id, seq);"

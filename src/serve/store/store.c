@@ -34,8 +34,7 @@ struct store {
     char *path;
     uv_thread_t writer;
     uv_async_t wake; /* on the loop */
-    void (*on_event)(void *ctx);
-    void *on_event_ctx;
+    struct events_watch *watches;
 
     uint64_t waiting, failed; /* used on the loop alone, for store_figures() */
 
@@ -379,10 +378,33 @@ static void writer_main(void *arg)
 
 /* ---- the loop's thread ---- */
 
+static void watches_note(struct store *store, const struct store_job *job)
+{
+    struct events_watch *watch;
+
+    if (!job->event_team[0] || job->err.code != 0) {
+        return;
+    }
+    DL_FOREACH (store->watches, watch) {
+        watch->due = watch->due || !watch->team_id || strcmp(watch->team_id, job->event_team) == 0;
+    }
+}
+
+static void watches_call(struct store *store)
+{
+    struct events_watch *watch;
+
+    DL_FOREACH (store->watches, watch) {
+        if (watch->due) {
+            watch->due = false;
+            watch->on_event(watch);
+        }
+    }
+}
+
 static void finished_deliver(struct store *store)
 {
     struct store_job *job, *next;
-    bool has_event = false;
 
     uv_mutex_lock(&store->lock);
     struct store_job *finished = store->finished;
@@ -390,7 +412,7 @@ static void finished_deliver(struct store *store)
     uv_mutex_unlock(&store->lock);
 
     DL_FOREACH_SAFE (finished, job, next) {
-        has_event = has_event || (job->has_event && job->err.code == 0);
+        watches_note(store, job);
         store->waiting--;
         store->failed += job->err.code != 0;
         if (job->done) {
@@ -400,9 +422,7 @@ static void finished_deliver(struct store *store)
         }
         store_job_free(job);
     }
-    if (has_event && store->on_event) {
-        store->on_event(store->on_event_ctx);
-    }
+    watches_call(store);
 }
 
 struct store_figures store_figures(struct store *store)
@@ -415,10 +435,15 @@ struct store_figures store_figures(struct store *store)
     return figures;
 }
 
-void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx)
+void store_events_watch(struct store *store, struct events_watch *watch)
 {
-    store->on_event = on_event;
-    store->on_event_ctx = ctx;
+    watch->due = false;
+    DL_APPEND(store->watches, watch);
+}
+
+void store_events_unwatch(struct store *store, struct events_watch *watch)
+{
+    DL_DELETE(store->watches, watch);
 }
 
 static void on_wake(uv_async_t *wake)

@@ -28,6 +28,7 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "lib/base/histogram.h"
+#include "lib/base/str.h"
 
 struct store;
 
@@ -36,6 +37,8 @@ enum store_durability {
     STORE_SYNC,
     STORE_SETTLE, /* changes nothing; syncs everything that was written before */
 };
+
+enum { STORE_EVENTS_PAGE = 256 }; /* rows of one page of store_events_after() */
 
 /* Killed sandboxes, events and deliveries are kept that long. */
 static const int64_t STORE_EVENTS_KEPT_MS = (int64_t)7 * 24 * 3600 * 1000;
@@ -93,8 +96,27 @@ void store_events_list(struct store *store, const struct event_query *query, sto
 /* The body of one event; NULL when it was deleted for its age. */
 void store_event_read(struct store *store, int64_t seq, store_text *done, void *ctx);
 
-/* There is one watcher. It is called on the loop after events were committed, once for many. */
-void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx);
+/* Lines of JSON: the events behind `after`, in the order of their commits. At most
+ * STORE_EVENTS_PAGE rows are looked at, so there may be more behind *last. */
+typedef void store_events_page(void *ctx, int error, const struct err *err, struct str lines,
+                               int64_t last);
+void store_events_after(struct store *store, const struct event_query *query, int64_t after,
+                        store_events_page *done, void *ctx);
+
+/* The place of an event of the team, as `last` above; event_id NULL: of its newest. -ENOENT. */
+void store_events_place(struct store *store, const char *team_id, const char *event_id,
+                        store_events_page *done, void *ctx);
+
+/* Called on the loop after events were committed, once for many. The owner takes it out before the
+ * store is closed, and not inside the call. */
+struct events_watch {
+    void (*on_event)(struct events_watch *watch);
+    const char *team_id; /* whose events; NULL: of all teams */
+    bool due;
+    struct events_watch *prev, *next;
+};
+void store_events_watch(struct store *store, struct events_watch *watch);
+void store_events_unwatch(struct store *store, struct events_watch *watch);
 
 /* ---- webhooks and their deliveries (serve/store/deliveries.c) ---- */
 
@@ -200,6 +222,12 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
                         const struct event_row *event, enum store_durability durability,
                         store_done *done, void *ctx);
 
+/* A JSON array of the family of a sandbox: the sandboxes and snapshots that it comes from, and all
+ * that comes from those; the nearest first, at most `limit`. Killed sandboxes are in it until their
+ * rows are deleted. Only rows of the team count. (serve/store/lineage.c) */
+void store_lineage(struct store *store, const char *team_id, const char *sandbox_id, int64_t limit,
+                   store_text *done, void *ctx);
+
 /* Once `done` got 0, every row saved before survives a power loss, lazy ones too. Call it before
  * you remove something that a row no longer refers to. */
 void store_settle(struct store *store, store_done *done, void *ctx);
@@ -239,6 +267,7 @@ struct key_row {
     const char *prefix; /* "e2b_"; of an access token "sk_e2b_" */
     const char *masked; /* "e2b_ab...wxyz": as lists show it */
     const char *limits; /* as a team's */
+    bool read_only;
     int64_t created_ms;
     int64_t last_used_ms; /* 0: never */
 };
@@ -252,6 +281,24 @@ must_check int store_load_teams(struct store *store,
 must_check int store_load_keys(struct store *store,
                                void (*each)(void *ctx, const struct key_row *row), void *ctx,
                                struct err *err);
+
+/* ---- sessions of the dashboard ---- */
+
+struct session_row {
+    const char *hash; /* SHA-256 of the cookie's value, hex */
+    const char *key_id;
+    const char *admin_key_id; /* "": none */
+    int64_t created_ms;
+    int64_t used_ms;
+};
+
+/* They go when their key is deleted. */
+void store_session_save(struct store *store, const struct session_row *row, store_done *done,
+                        void *ctx);
+void store_session_delete(struct store *store, const char *hash, store_done *done, void *ctx);
+must_check int store_load_sessions(struct store *store,
+                                   void (*each)(void *ctx, const struct session_row *row),
+                                   void *ctx, struct err *err);
 
 /* ---- tables for the operator (serve/store/admin.c) ---- */
 
@@ -463,8 +510,9 @@ struct audit_row { /* a call that has begun; texts are "" where there is nothing
     const char *team_id;
     const char *actor_id, *actor_name, *actor_type; /* "key", "admin", "token" */
     const char *source;                             /* the address of the client */
-    const char *via;                                /* "api" or "tools" */
-    const char *action;                             /* "sandbox.kill" */
+    const char *via;                                /* "api", "tools" or "dashboard" */
+    const char *session; /* of the dashboard: the beginning of its hash */
+    const char *action;  /* "sandbox.kill" */
     const char *object;
     const char *parent; /* the object that it is part of */
 };

@@ -73,10 +73,17 @@ static const struct store_column key_columns[] = {
     KEEPS(key_row, prefix),
     KEEPS(key_row, masked),
     VALUE(key_row, limits, .if_null = "{}"),
+    KEEPS(key_row, read_only),
     KEEPS(key_row, created_ms),
     VALUE(key_row, last_used_ms),
 };
 TABLE(keys, key_row, "API key", key_columns, "ORDER BY created_ms, id");
+
+static const struct store_column session_columns[] = {
+    KEY(session_row, hash),         KEEPS(session_row, key_id),  VALUE(session_row, admin_key_id),
+    KEEPS(session_row, created_ms), VALUE(session_row, used_ms),
+};
+TABLE(sessions, session_row, "session", session_columns, "ORDER BY created_ms, hash");
 
 static const struct store_column admin_key_columns[] = {
     KEY(admin_key_row, id),           KEEPS(admin_key_row, name),
@@ -206,8 +213,8 @@ TABLE(shells, shell_row, "shell", shell_columns, "");
 static const struct store_column audit_columns[] = {
     VALUE(audit_row, seq),      VALUE(audit_row, time_ms),    VALUE(audit_row, team_id),
     VALUE(audit_row, actor_id), VALUE(audit_row, actor_name), VALUE(audit_row, actor_type),
-    VALUE(audit_row, source),   VALUE(audit_row, via),        VALUE(audit_row, action),
-    VALUE(audit_row, object),   VALUE(audit_row, parent),
+    VALUE(audit_row, source),   VALUE(audit_row, via),        VALUE(audit_row, session),
+    VALUE(audit_row, action),   VALUE(audit_row, object),     VALUE(audit_row, parent),
 };
 TABLE(audit, audit_row, "a row of the audit log", audit_columns, "");
 
@@ -216,7 +223,7 @@ const struct store_table *const store_tables[] = {
     &table_keys,      &table_admin_keys, &table_makers,  &table_usage,
     &table_templates, &table_builds,     &table_tags,    &table_steps,
     &table_files,     &table_volumes,    &table_secrets, &table_secret_versions,
-    &table_shells,    &table_audit,      NULL,
+    &table_shells,    &table_sessions,   &table_audit,   NULL,
 };
 
 /* ---- the calls ---- */
@@ -246,6 +253,9 @@ LOAD(store_load_teams, team_row, table_teams)
 SAVE(store_key_save, key_row, table_keys)
 DELETE(store_key_delete, table_keys)
 LOAD(store_load_keys, key_row, table_keys)
+SAVE(store_session_save, session_row, table_sessions)
+DELETE(store_session_delete, table_sessions)
+LOAD(store_load_sessions, session_row, table_sessions)
 SAVE(store_admin_key_save, admin_key_row, table_admin_keys)
 DELETE(store_admin_key_delete, table_admin_keys)
 LOAD(store_load_admin_keys, admin_key_row, table_admin_keys)

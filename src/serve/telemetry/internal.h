@@ -20,7 +20,8 @@ struct webhooks {
     struct poster *poster; /* NULL once webhooks_free() was called */
     struct mirror mirror;  /* oldest first */
     struct trial *trials;
-    unsigned refs; /* one of the owner, and one of each webhook */
+    struct events_watch watch; /* its on_event is NULL until it watches */
+    unsigned refs;             /* one of the owner, and one of each webhook */
 };
 
 struct own_row { /* a row, and the one piece of memory that holds its texts */

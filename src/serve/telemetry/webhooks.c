@@ -326,9 +326,10 @@ int webhooks_check_url(const struct webhooks *all, const char *url, struct err *
 
 /* ---- the whole ---- */
 
-static void on_event(void *ctx)
+static void on_event(struct events_watch *watch)
 {
-    struct webhooks *all = ctx;
+    struct webhooks *all = container_of(watch, struct webhooks, watch);
+
     for (struct mirrored *one = all->mirror.first; one; one = one->hh.next) {
         deliver_pull(hook_of(one));
     }
@@ -352,7 +353,8 @@ int webhooks_new(const struct webhooks_options *options, struct webhooks **out, 
         webhooks_free(all);
         return r;
     }
-    store_watch_events(options->store, on_event, all);
+    all->watch.on_event = on_event;
+    store_events_watch(options->store, &all->watch);
     *out = all;
     return 0;
 }
@@ -372,7 +374,9 @@ void webhooks_free(struct webhooks *all)
     if (!all) {
         return;
     }
-    store_watch_events(all->use.store, NULL, NULL);
+    if (all->watch.on_event) {
+        store_events_unwatch(all->use.store, &all->watch);
+    }
     trials_end(all);
     mirror_fini(&all->mirror);
     poster_free(move_ptr(&all->poster));

@@ -1,0 +1,4 @@
+// Imported first: no module may make a style element before.
+import { giveStylesTheNonce } from './nonce';
+
+giveStylesTheNonce();

@@ -1,0 +1,8 @@
+import { PageHead } from '../ui/basics';
+export default function Overview() {
+  return (
+    <div class="page">
+      <PageHead title="Overview" />
+    </div>
+  );
+}
