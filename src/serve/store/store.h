@@ -525,8 +525,9 @@ struct audit_row { /* a call that has begun; texts are "" where there is nothing
     const char *team_id;
     const char *actor_id, *actor_name, *actor_type; /* "key", "admin", "token" */
     const char *source;                             /* the address of the client */
-    const char *via;                                /* "api" or "tools" */
-    const char *action;                             /* "sandbox.kill" */
+    const char *via;                                /* "api", "tools" or "dashboard" */
+    const char *session; /* of the dashboard: the beginning of its hash */
+    const char *action;  /* "sandbox.kill" */
     const char *object;
     const char *parent; /* the object that it is part of */
 };
