@@ -16,4 +16,5 @@ export interface Route {
 export const routes: Route[] = [
   { path: '/', title: 'Overview', load: () => import('./pages/overview'), nav: { icon: 'overview', key: 'o' } },
   { path: '/sandboxes', title: 'Sandboxes', load: () => import('./pages/sandboxes/index'), nav: { icon: 'sandboxes', key: 's' } },
+  { path: '/sandboxes/:id/:tab?', title: 'Sandbox', load: () => import('./pages/sandbox/index') },
 ];
