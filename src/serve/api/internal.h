@@ -473,6 +473,7 @@ void handle_session_end(struct call *call, const json_t *body);
 bool stream_screen(struct call *call);
 void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_overview(struct call *call, const json_t *body);  /* dashboard_overview.c */
 void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);

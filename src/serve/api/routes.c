@@ -126,6 +126,7 @@ static const struct route routes[] = {
     {"POST",   "/dashboard/links",                            handle_link_make,              ACCESS_KEY,          BODY_OPTIONAL, 4 * KIB,  NO_CORS | NO_STORE | READS, NULL},
     {"GET",    "/dashboard/sandboxes/{}/stream/{}",           NULL,                          ACCESS_PAGE,         BODY_NONE,     64 * KIB, NO_CORS | WRITES, stream_screen},
     {"GET",    "/dashboard/health",                           handle_dashboard_health,       ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/overview",                         handle_dashboard_overview,     ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
     {"GET",    "/dashboard/sandboxes",                        handle_dashboard_sandboxes,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds",                           handle_dashboard_builds,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds/statuses",                  handle_dashboard_statuses,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
