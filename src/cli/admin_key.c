@@ -3,10 +3,13 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/grid.h"
 
-const char cli_admin_key_usage[] = "usage: atoll admin-key create NAME | list | revoke ID";
+static const struct grid_column columns[] = {
+    {.title = "ID"}, {.title = "KEY"}, {.title = "CREATED"}, {.title = "NAME", .shrinks = true}};
 
-static int create(const struct endpoint *endpoint, const char *name, struct err *err)
+static int create(const struct cli *cli, const struct endpoint *endpoint, const char *name,
+                  struct err *err)
 {
     scoped_json *body = json_pack("{s:s}", "name", name);
     scoped_json *answer = NULL;
@@ -15,8 +18,12 @@ static int create(const struct endpoint *endpoint, const char *name, struct err 
         return err_set(err, EINVAL, "the name is not UTF-8");
     }
     int r = endpoint_call(endpoint, "POST", "/admin/keys", body, &answer, err);
-    if (r == 0) {
+    if (r == 0 && cli->json) {
+        cli_print_json(answer);
+    } else if (r == 0) {
         printf("%s\n", answer_text(answer, "key"));
+    }
+    if (r == 0 && !cli->json && !cli->quiet) {
         (void)fprintf(stderr,
                       "The key is shown once. Send it as X-Admin-Token, or set "
                       "ATOLL_ADMIN_KEY. Its id is %s\n",
@@ -25,16 +32,22 @@ static int create(const struct endpoint *endpoint, const char *name, struct err 
     return r;
 }
 
-static int list(const struct endpoint *endpoint, struct err *err)
+static void row_add(struct grid *grid, const json_t *key)
 {
-    scoped_json *answer = NULL;
-    const json_t *key;
-    size_t i;
+    grid_add(grid, json_text_of(key, "id"));
+    grid_add(grid, json_text_of(key, "masked"));
+    grid_add(grid, json_text_of(key, "createdAt"));
+    grid_add(grid, json_text_of(key, "name"));
+}
 
-    int r = endpoint_call(endpoint, "GET", "/admin/keys", NULL, &answer, err);
-    json_array_foreach (answer, i, key) {
-        printf("%s  %s  %s  %s\n", answer_text(key, "id"), answer_text(key, "masked"),
-               answer_text(key, "createdAt"), answer_text(key, "name"));
+static int list(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+{
+    scoped(grid_fini) struct grid grid = grid_of(columns);
+    scoped_json *answer = NULL;
+    int r = endpoint_call_verbatim(endpoint, "GET", "/admin/keys", NULL, &answer, err);
+
+    if (r == 0) {
+        grid_print_list(cli, answer, "id", &grid, row_add);
     }
     return r;
 }
@@ -49,24 +62,40 @@ static int revoke(const struct endpoint *endpoint, const char *id, struct err *e
     return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
-int cli_admin_key(struct cli *cli)
+static int admin_key(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
-    bool creates = strcmp(verb, "create") == 0, revokes = strcmp(verb, "revoke") == 0;
+    bool creates = strcmp(cli->sub->name, "create") == 0;
+    bool revokes = strcmp(cli->sub->name, "revoke") == 0;
 
-    if ((!creates && !revokes && strcmp(verb, "list") != 0) ||
-        cli->words_n != (creates || revokes ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "%s", cli_admin_key_usage);
-    }
     int r = endpoint_admin(cli, &endpoint, &err);
     if (r == 0 && creates) {
-        r = create(&endpoint, cli->words[1], &err);
+        r = create(cli, &endpoint, cli->words[1], &err);
     } else if (r == 0 && revokes) {
         r = revoke(&endpoint, cli->words[1], &err);
     } else if (r == 0) {
-        r = list(&endpoint, &err);
+        r = list(cli, &endpoint, &err);
     }
-    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    return cli_result(r, &err);
 }
+
+static const struct subcommand admin_key_subs[] = {
+    {"create", "NAME", "creates a key and prints it", 1, 1, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
+    {"list", "", "lists keys without their secrets", 0, 0, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_admin_key = {
+    .name = "admin-key",
+    .args = "create NAME | list | revoke ID",
+    .summary = "manages operator keys, which may see and change every team",
+    .run = admin_key,
+    .group = GROUP_ACCOUNTS,
+    .subs = admin_key_subs,
+    .about = "\nClients send such a key as X-Admin-Token; commands take it from ATOLL_ADMIN_KEY.",
+    .examples = "atoll admin-key create on-call",
+};

@@ -5,15 +5,8 @@
 
 enum { CA_BYTES_MAX = 16 * 1024 };
 
-const char cli_ca_usage[] =
-    "usage: atoll ca > FILE\n\n"
-    "`atoll env` already makes SDKs, curl and Node trust it. A browser has a list of its own; for\n"
-    "Chromium:\n"
-    "  atoll ca > atoll-ca.pem\n"
-    "  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n atoll -i atoll-ca.pem";
-
 /* The daemon makes the authority when it first serves TLS without the operator's tls_cert. */
-int cli_ca(struct cli *cli)
+static int ca(struct cli *cli)
 {
     char text[CA_BYTES_MAX];
     struct err err;
@@ -32,3 +25,15 @@ int cli_ca(struct cli *cli)
     (void)fputs(text, stdout);
     return CLI_OK;
 }
+
+const struct command row_ca = {
+    .name = "ca",
+    .args = "> FILE",
+    .summary = "prints the certificate of the daemon's own authority",
+    .run = ca,
+    .group = GROUP_DAEMON,
+    .about = "\n`atoll env` already makes SDKs, curl and Node trust it. A browser has a list of\n"
+             "its own; for Chromium:\n"
+             "  atoll ca > atoll-ca.pem\n"
+             "  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n atoll -i atoll-ca.pem",
+};

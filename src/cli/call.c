@@ -61,8 +61,9 @@ int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *me
         return err_set(err, ENOMEM, "ask %s", endpoint->url);
     }
     (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
-    if (trusted_file()) {
-        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted_file());
+    const char *trusted = endpoint->ca[0] ? endpoint->ca : trusted_file();
+    if (trusted) {
+        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted);
     }
     return 0;
 }
@@ -127,7 +128,7 @@ int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code,
     }
     const char *trust = code == CURLE_PEER_FAILED_VERIFICATION
                             ? "; set SSL_CERT_FILE to a file with the daemon's authority, as "
-                              "`atoll env` does"
+                              "`atoll env` does, or name it with --ca"
                             : "";
     return err_set(err, EIO, "ask %s: %s%s", endpoint->url,
                    reason[0] ? reason : curl_easy_strerror(code), trust);
@@ -206,10 +207,11 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     json = call->verbatim ? json : terminal_json_clean(json);
     if (call->status < 200 || call->status > 299) {
         const char *message = json_string_of(json, "message");
-        (void)err_set(err, EPROTO, "%s (status %ld)",
+        int code = call->status == 404 ? CALL_NOT_FOUND : EPROTO;
+        (void)err_set(err, code, "%s (status %ld)",
                       message ? message : "the daemon refused the request", call->status);
         json_decref(json);
-        return -EPROTO;
+        return -code;
     }
     *answer = json;
     return 0;
@@ -348,11 +350,11 @@ int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id, c
 
 /* ---- lists and lines ---- */
 
-static int page_read(const struct endpoint *endpoint, const char *path, char next[TOKEN_BYTES],
-                     json_t **answer, struct err *err)
+static int page_read(const struct endpoint *endpoint, const char *path, bool verbatim,
+                     char next[TOKEN_BYTES], json_t **answer, struct err *err)
 {
     scoped_buf(full, PATH_BYTES_MAX);
-    struct call call = {.status = 0};
+    struct call call = {.verbatim = verbatim};
 
     int r = buf_printf(&full, "%s", path);
     if (r == 0 && next[0]) {
@@ -379,11 +381,30 @@ int endpoint_each(const struct endpoint *endpoint, const char *path,
         scoped_json *page = NULL;
         const json_t *row;
         size_t i;
-        r = page_read(endpoint, path, next, &page, err);
+        r = page_read(endpoint, path, false, next, &page, err);
         json_array_foreach (page, i, row) {
             each(ctx, row);
         }
     } while (r == 0 && next[0]);
+    return r;
+}
+
+int endpoint_list(const struct endpoint *endpoint, const char *path, json_t **list, struct err *err)
+{
+    scoped_json *all = json_array();
+    char next[TOKEN_BYTES] = "";
+    int r = 0;
+
+    do {
+        scoped_json *page = NULL;
+        r = page_read(endpoint, path, true, next, &page, err);
+        if (r == 0 && json_array_extend(all, page) < 0) {
+            r = err_set(err, EPROTO, "the daemon's answer is not a list");
+        }
+    } while (r == 0 && next[0]);
+    if (r == 0) {
+        *list = json_incref(all);
+    }
     return r;
 }
 

@@ -1,11 +1,14 @@
-/* cli.h - the `atoll` command line: one command is one file and one row of the table in main.c. */
+/* cli.h - the `atoll` command line: one command is one file, which has its row (command.h), and one
+ * line of command_list.h. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/command.h"
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
@@ -13,52 +16,67 @@
 #include "serve/daemon/config.h"
 #include "serve/daemon/paths.h"
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+/* Exit codes, which scripts rely on: docs/man/atoll.1.in lists them. */
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_NOT_FOUND = 3, /* the daemon has nothing of that name */
+    CLI_NO_DAEMON = 4, /* none answers */
+    CLI_INTERRUPTED = 130,
+};
 
 enum { CLI_OPTIONS_MAX = 64 };
 
 struct cli {
     const char *program; /* as the user called us */
+    const struct command *command;
+    const struct subcommand *sub; /* NULL: it has none, or none was named */
     struct config config;
     struct paths paths;
-    char **words; /* after the command's name, without flags */
+    char **words; /* after the command's name, without flags; the sub-command's name is the first */
     int words_n;
-    bool flag;       /* the command's own flag was given */
-    bool data_named; /* --data was given: it wins over the SDKs' variables */
+    char **rest; /* words that were not read: behind "--", or of another program */
+    int rest_n;
+    bool json, quiet, help;
+    bool data_named;            /* --data was given: it wins over the SDKs' variables */
+    const char *url, *key, *ca; /* of the daemon, if they were given: they win over all */
     struct {
-        const char *name, *value;
-    } options[CLI_OPTIONS_MAX]; /* the command's own options with a value, in order */
+        const char *name, *value; /* the long name; NULL for a flag */
+    } options[CLI_OPTIONS_MAX];   /* the command's own, in order */
     int options_n;
 };
 
-/* Each returns an exit code. */
-int cli_serve(struct cli *cli);
-int cli_prepare(struct cli *cli);
-int cli_keeper(struct cli *cli);
-int cli_env(struct cli *cli);
-int cli_ca(struct cli *cli);
-int cli_doctor(struct cli *cli);
-int cli_sandbox_history(struct cli *cli, const char *id); /* doctor's, of one sandbox */
-int cli_logs(struct cli *cli);
-int cli_disk(struct cli *cli);
-int cli_key(struct cli *cli);
-int cli_team(struct cli *cli);
-int cli_admin_key(struct cli *cli);
-int cli_shell(struct cli *cli);
-int cli_template(struct cli *cli);
-int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
-int cli_mcp(struct cli *cli);
-int cli_tool(struct cli *cli);
-int cli_version(struct cli *cli);
-int cli_help(struct cli *cli);
+/* Whether a flag or an option was given; the value that was given last, or NULL. */
+bool cli_has(const struct cli *cli, const char *option);
+const char *cli_option(const struct cli *cli, const char *option);
 
-/* Printed by `COMMAND --help`, and by a command that is called with wrong arguments. */
-extern const char cli_ca_usage[], cli_env_usage[], cli_disk_usage[], cli_logs_usage[],
-    cli_key_usage[], cli_team_usage[], cli_admin_key_usage[], cli_shell_usage[],
-    cli_template_usage[], cli_mcp_usage[], cli_tool_usage[];
+/* Reads the arguments behind the command's name. Returns an exit code; CLI_OK: run it. */
+int cli_arguments(struct cli *cli, int argc, char **argv);
+
+/* Parts of `template` and `doctor`. */
+int cli_sandbox_history(struct cli *cli, const char *id);
+int cli_template_build(struct cli *cli);
+
+void cli_help_print(void);     /* of the whole program */
+void cli_settings_print(void); /* all settings */
 
 /* Prints "atoll: <sentence>" on stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);
+
+/* The exit code that belongs to the outcome of a call. */
+int cli_code(int r);
+
+/* The same for a failure of a call: prints its sentence, and finds the code that belongs to it. */
+int cli_failed(int r, const struct err *err);
+int cli_result(int r, const struct err *err); /* CLI_OK, or the same */
+
+/* The arguments are wrong: prints a sentence and the command's usage. */
+int cli_usage(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);
+
+/* Prints an answer of the API as it is, for --json: indented on a terminal, on one line elsewhere.
+ */
+void cli_print_json(const json_t *json);
 
 /* ---- the daemon of this data directory (call.c) ---- */
 
@@ -66,13 +84,20 @@ struct endpoint {
     char url[256];
     char key[128];   /* the default team's */
     char admin[128]; /* the operator's, for /admin; "": not wanted */
+    char ca[512];    /* a file with the authorities to trust; "": those of the environment */
 };
 
-/* -ENOENT with a sentence when no daemon serves the data directory, -EACCES when the caller may not
- * know its key. */
+/* What calls fail with, beside the errors of the system. */
+enum {
+    CALL_NOT_FOUND = ENODATA,   /* the daemon has nothing of that name (404) */
+    CALL_NO_DAEMON = EHOSTDOWN, /* no daemon was found to be asked */
+};
+
+/* -CALL_NO_DAEMON with a sentence when no daemon serves the data directory, -EACCES when the caller
+ * may not know its key. */
 must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err);
 
-/* The daemon of --data, if that was given; else the daemon that the SDKs would choose by
+/* The daemon of --url or --data, if one was given; else the daemon that the SDKs would choose by
  * E2B_API_URL and E2B_API_KEY. Values that neither gives come from the data directory. */
 must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
 
@@ -91,9 +116,26 @@ must_check int endpoint_call_verbatim(const struct endpoint *endpoint, const cha
                                       const char *path, const json_t *body, json_t **answer,
                                       struct err *err);
 
+/* One of several requests at once. */
+struct request {
+    const char *method;
+    char path[256];
+    const json_t *body; /* or NULL */
+    json_t *answer;     /* the caller decrefs it; NULL: none */
+    int r;
+    struct err err; /* when r is negative */
+};
+
+/* Sends all, several at a time, and waits for all answers. Blocks. */
+void endpoint_call_all(const struct endpoint *endpoint, struct request *requests, size_t n);
+
 /* The same for a GET whose answer is a list, page by page: calls each with every row. */
 must_check int endpoint_each(const struct endpoint *endpoint, const char *path,
                              void (*each)(void *ctx, const json_t *row), void *ctx,
+                             struct err *err);
+
+/* All rows of such a list in one, with their control characters: for --json and for a grid. */
+must_check int endpoint_list(const struct endpoint *endpoint, const char *path, json_t **list,
                              struct err *err);
 
 /* The same for a GET whose answer is lines: calls line with each as it comes, without its newline,

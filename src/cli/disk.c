@@ -7,12 +7,6 @@
 #include "cli/cli.h"
 #include "lib/base/alloc.h"
 
-const char cli_disk_usage[] =
-    "usage: atoll disk\n\n"
-    "Lists everything that can be deleted, largest first; built-in templates are not in the list.\n"
-    "The last line is the size of the whole pool, with built-in templates, volumes and running\n"
-    "sandboxes, if you may read it.";
-
 struct user {
     long long bytes;
     const char *kind;
@@ -100,18 +94,43 @@ static void pool_print(const struct cli *cli, const struct endpoint *endpoint)
     }
 }
 
-int cli_disk(struct cli *cli)
+/* For programs: every object, or names alone. */
+static void users_print(const struct cli *cli, const struct users *users)
+{
+    scoped_json *all = json_array();
+
+    for (size_t i = 0; i < users->n; i++) {
+        const struct user *user = &users->list[i];
+        if (cli->quiet) {
+            printf("%s\n", user->name);
+        }
+        (void)json_array_append_new(all, json_pack("{s:s, s:s, s:I}", "kind", user->kind, "name",
+                                                   user->name, "diskUsedBytes",
+                                                   (json_int_t)user->bytes));
+    }
+    if (cli->json) {
+        cli_print_json(all);
+    }
+}
+
+static int disk(struct cli *cli)
 {
     struct endpoint endpoint;
     scoped(users_fini) struct users users = {0};
     struct err err;
     long long sum = 0;
 
-    if (endpoint_choose(cli, &endpoint, &err) < 0 || users_read(&endpoint, &users, &err) < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+    int r = endpoint_choose(cli, &endpoint, &err);
+    r = r < 0 ? r : users_read(&endpoint, &users, &err);
+    if (r < 0) {
+        return cli_failed(r, &err);
     }
     if (users.n) {
         qsort(users.list, users.n, sizeof(*users.list), largest_first);
+    }
+    if (cli->json || cli->quiet) {
+        users_print(cli, &users);
+        return CLI_OK;
     }
     for (size_t i = 0; i < users.n; i++) {
         const struct user *user = &users.list[i];
@@ -124,3 +143,15 @@ int cli_disk(struct cli *cli)
     pool_print(cli, &endpoint);
     return CLI_OK;
 }
+
+const struct command row_disk = {
+    .name = "disk",
+    .args = "",
+    .summary = "prints the disk space of paused sandboxes, snapshots and templates",
+    .run = disk,
+    .group = GROUP_TEMPLATES,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
+    .about = "\nLists everything that can be deleted, largest first; built-in templates are not\n"
+             "in the list. The last line is the size of the whole pool, with built-in\n"
+             "templates, volumes and running sandboxes, if you may read it.",
+};

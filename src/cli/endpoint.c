@@ -16,16 +16,16 @@ static int nobody_serves(const struct cli *cli, struct err *err)
     const struct paths *paths = &cli->paths;
 
     if (lock_is_held(paths->prepare_lock) || lock_is_held(paths->layers_lock)) {
-        return err_set(err, ENOENT,
+        return err_set(err, CALL_NO_DAEMON,
                        "the daemon of %s is being prepared, which takes minutes when it is started "
                        "for the first time: wait until its log says where it serves",
                        cli->config.data);
     }
     if (lock_is_held(paths->serve_lock)) {
-        return err_set(err, ENOENT, "the daemon of %s is starting, or stopping: try again",
+        return err_set(err, CALL_NO_DAEMON, "the daemon of %s is starting, or stopping: try again",
                        cli->config.data);
     }
-    return err_set(err, ENOENT,
+    return err_set(err, CALL_NO_DAEMON,
                    "no daemon serves %s: start one with `%s serve` (the first `make run` installs "
                    "packages before that), or name its directory with --data",
                    cli->config.data, cli->program);
@@ -86,19 +86,50 @@ static int url_find(const struct cli *cli, struct endpoint *out, struct err *err
         return 0;
     }
     return err_set(
-        err, ENOENT,
+        err, CALL_NO_DAEMON,
         "E2B_API_KEY is set, but %s names no daemon that you may know of: set "
         "E2B_API_URL to its address or E2B_DOMAIN to its domain, or name its directory with --data",
         cli->config.data);
 }
 
-int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err)
+static void copy_text(char *out, size_t size, const char *text)
+{
+    (void)snprintf(out, size, "%s", text ? text : "");
+}
+
+/* --url wins over all. Its key is --key, or that of the environment, or that of the data directory
+ * if its daemon is the one that was named. */
+static int url_named(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    struct endpoint local = {0};
+    struct err ignored;
+
+    copy_text(out->url, sizeof(out->url), cli->url);
+    url_trim(out->url);
+    if (strlen(cli->url) >= sizeof(out->url)) {
+        return err_set(err, EINVAL, "the address of --url is too long");
+    }
+    if (cli->key || variable_take("E2B_API_KEY", out->key, sizeof(out->key))) {
+        return 0;
+    }
+    if (endpoint_find(cli, &local, &ignored) == 0 && strcmp(local.url, out->url) == 0) {
+        copy_text(out->key, sizeof(out->key), local.key);
+        return 0;
+    }
+    return err_set(err, EINVAL,
+                   "--url names a daemon, but there is no key for it: set E2B_API_KEY");
+}
+
+static int choose(const struct cli *cli, struct endpoint *out, struct err *err)
 {
     struct endpoint named = {0};
     bool has_url = variable_url(named.url, sizeof(named.url));
     bool has_key = variable_take("E2B_API_KEY", named.key, sizeof(named.key));
 
     *out = (struct endpoint){0};
+    if (cli->url) {
+        return url_named(cli, out, err);
+    }
     if (cli->data_named || (!has_url && !has_key)) {
         return endpoint_find(cli, out, err);
     }
@@ -106,7 +137,7 @@ int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err
     if (!has_key) {
         r = endpoint_find(cli, out, err);
         if (r < 0) {
-            return err_set(err, ENOENT, "%s names a daemon, but E2B_API_KEY is not set",
+            return err_set(err, EACCES, "%s names a daemon, but E2B_API_KEY is not set",
                            getenv("E2B_API_URL") ? "E2B_API_URL" : "E2B_DOMAIN");
         }
         (void)memcpy(named.key, out->key, sizeof(named.key));
@@ -117,9 +148,31 @@ int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err
     return r;
 }
 
+int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    int r = choose(cli, out, err);
+
+    if (cli->key && strlen(cli->key) >= sizeof(out->key)) {
+        return err_set(err, EINVAL, "the key of --key is too long");
+    }
+    if (cli->key) {
+        copy_text(out->key, sizeof(out->key), cli->key);
+    }
+    copy_text(out->ca, sizeof(out->ca), cli->ca);
+    return r;
+}
+
 int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
 {
     *out = (struct endpoint){0};
+    copy_text(out->ca, sizeof(out->ca), cli->ca);
+    if (cli->url) {
+        copy_text(out->url, sizeof(out->url), cli->url);
+        url_trim(out->url);
+        bool known = variable_take("ATOLL_ADMIN_KEY", out->admin, sizeof(out->admin));
+        return known ? 0
+                     : err_set(err, EINVAL, "--url needs the operator's key: set ATOLL_ADMIN_KEY");
+    }
     if (variable_take("ATOLL_ADMIN_KEY", out->admin, sizeof(out->admin))) {
         bool named = !cli->data_named && variable_url(out->url, sizeof(out->url));
 

@@ -4,14 +4,6 @@
 #include "cli/cli.h"
 #include "serve/daemon/client_trust.h"
 
-const char cli_env_usage[] =
-    "usage: atoll env, in a shell: eval \"$(atoll env)\"\n\n"
-    "E2B_API_KEY: the key of the default team.\n"
-    "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
-    "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for newer SDKs.\n"
-    "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file with the\n"
-    "certificate authorities of this host and of the daemon.";
-
 /* For OpenSSL and the Python SDKs, requests, curl, and Node, in this order. */
 static const char *const trust_names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
                                           "NODE_EXTRA_CA_CERTS"};
@@ -48,15 +40,16 @@ static int trust_print(const struct cli *cli, const char *domain)
     return CLI_OK;
 }
 
-int cli_env(struct cli *cli)
+static int env(struct cli *cli)
 {
     struct endpoint endpoint;
     char domain[CONFIG_TEXT_BYTES] = "";
     struct err err;
 
-    if (endpoint_find(cli, &endpoint, &err) < 0 ||
-        server_file_read_domain(&cli->paths, domain, sizeof(domain), &err) < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+    int r = endpoint_find(cli, &endpoint, &err);
+    r = r < 0 ? r : server_file_read_domain(&cli->paths, domain, sizeof(domain), &err);
+    if (r < 0) {
+        return cli_failed(r, &err);
     }
     /* Root passes this to eval, and the server wrote it: each value has a form in which nothing is
      * a shell's (serve/daemon/paths.h), and is quoted all the same. */
@@ -75,3 +68,19 @@ int cli_env(struct cli *cli)
     export_print("E2B_VOLUME_API_URL", endpoint.url);
     return CLI_OK;
 }
+
+const struct command row_env = {
+    .name = "env",
+    .args = "",
+    .summary = "prints the variables that a shell needs to reach the daemon",
+    .run = env,
+    .group = GROUP_DAEMON,
+    .about = "\nE2B_API_KEY: the key of the default team.\n"
+             "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
+             "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for\n"
+             "newer SDKs.\n"
+             "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file\n"
+             "with the certificate authorities of this host and of the daemon.",
+    .examples = "eval \"$(atoll env)\"\n"
+                "eval \"$(sudo atoll env)\"",
+};

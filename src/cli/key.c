@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/grid.h"
 #include "lib/base/str.h"
 
-const char cli_key_usage[] = "usage: atoll key create NAME | list | revoke ID";
+static const struct grid_column columns[] = {
+    {.title = "ID"}, {.title = "KEY"}, {.title = "CREATED"}, {.title = "NAME", .shrinks = true}};
 
-static int key_create(const struct endpoint *endpoint, const char *name, struct err *err)
+static int key_create(const struct cli *cli, const struct endpoint *endpoint, const char *name,
+                      struct err *err)
 {
     scoped_json *body = json_pack("{s:s}", "name", name);
     scoped_json *answer = NULL;
@@ -16,30 +19,38 @@ static int key_create(const struct endpoint *endpoint, const char *name, struct 
         return err_set(err, EINVAL, "the name is not UTF-8");
     }
     int r = endpoint_call(endpoint, "POST", "/api-keys", body, &answer, err);
-    if (r == 0) {
+    if (r == 0 && cli->json) {
+        cli_print_json(answer);
+    } else if (r == 0) {
         printf("%s\n", answer_text(answer, "key"));
+    }
+    if (r == 0 && !cli->json && !cli->quiet) {
         (void)fprintf(stderr, "The key is shown once. Its id is %s\n", answer_text(answer, "id"));
     }
     return r;
 }
 
-static int key_list(const struct endpoint *endpoint, struct err *err)
+static void row_add(struct grid *grid, const json_t *key)
 {
-    scoped_json *answer = NULL;
-    size_t i;
-    const json_t *key;
+    const json_t *mask = json_object_get(key, "mask");
 
-    int r = endpoint_call(endpoint, "GET", "/api-keys", NULL, &answer, err);
-    if (r < 0) {
-        return r;
+    grid_add(grid, json_text_of(key, "id"));
+    grid_addf(grid, "%s%s...%s", answer_text(mask, "prefix"),
+              answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"));
+    grid_add(grid, json_text_of(key, "createdAt"));
+    grid_add(grid, json_text_of(key, "name"));
+}
+
+static int key_list(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+{
+    scoped(grid_fini) struct grid grid = grid_of(columns);
+    scoped_json *answer = NULL;
+    int r = endpoint_call_verbatim(endpoint, "GET", "/api-keys", NULL, &answer, err);
+
+    if (r == 0) {
+        grid_print_list(cli, answer, "id", &grid, row_add);
     }
-    json_array_foreach (answer, i, key) {
-        const json_t *mask = json_object_get(key, "mask");
-        printf("%s  %s%s...%s  %s  %s\n", answer_text(key, "id"), answer_text(mask, "prefix"),
-               answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"),
-               answer_text(key, "createdAt"), answer_text(key, "name"));
-    }
-    return 0;
+    return r;
 }
 
 /* The daemon replaces a default key that is revoked. */
@@ -77,25 +88,39 @@ static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, co
     return r;
 }
 
-int cli_key(struct cli *cli)
+static int key(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
-    bool create = strcmp(verb, "create") == 0;
-    bool revoke = strcmp(verb, "revoke") == 0;
+    bool create = strcmp(cli->sub->name, "create") == 0;
+    bool revoke = strcmp(cli->sub->name, "revoke") == 0;
 
-    if ((!create && !revoke && strcmp(verb, "list") != 0) ||
-        cli->words_n != (create || revoke ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "%s", cli_key_usage);
-    }
     int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0 && create) {
-        r = key_create(&endpoint, cli->words[1], &err);
+        r = key_create(cli, &endpoint, cli->words[1], &err);
     } else if (r == 0 && revoke) {
         r = key_revoke(cli, &endpoint, cli->words[1], &err);
     } else if (r == 0) {
-        r = key_list(&endpoint, &err);
+        r = key_list(cli, &endpoint, &err);
     }
-    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    return cli_result(r, &err);
 }
+
+static const struct subcommand key_subs[] = {
+    {"create", "NAME", "creates a key and prints it", 1, 1, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
+    {"list", "", "lists keys without their secrets", 0, 0, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_key = {
+    .name = "key",
+    .args = "create NAME | list | revoke ID",
+    .summary = "creates, lists and revokes API keys",
+    .run = key,
+    .group = GROUP_ACCOUNTS,
+    .subs = key_subs,
+    .examples = "export E2B_API_KEY=$(atoll key create laptop)",
+};

@@ -1,254 +1,166 @@
-/* main.c - finds the command and its settings. */
-#include <ctype.h>
+/* main.c - finds the command and runs it. */
+#include <errno.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/suggest.h"
+#include "cli/terminal.h"
 #include "cli/terminal_text.h"
 #include "serve/daemon/clean.h"
 
-#define HELP_FLAG "--help"
+enum { SENTENCE_BYTES = 512 };
 
-enum { TOOL_WORDS_MAX = 256, TEAM_WORDS_MAX = 16, HELP_COLUMN = 36 };
+static void say(const char *fmt, va_list ap)
+{
+    char msg[SENTENCE_BYTES];
 
-struct command {
-    const char *name;
-    const char *args;
-    const char *summary;
-    int (*run)(struct cli *cli);
-    int words_max;              /* arguments after its name */
-    bool no_settings;           /* reads no configuration */
-    const char *flag;           /* the command's own, or NULL */
-    const char *const *options; /* the command's own that take a value, or NULL */
-    const char *usage;          /* NULL: its help is that of the whole program */
-};
-
-static const char *const template_options[] = {"-f",      "--build-arg", "--cpus", "--memory",
-                                               "--start", "--ready",     NULL};
-
-static const char *const mcp_options[] = {"--template", "--sandbox", NULL};
-static const char *const shell_options[] = {"--header", "--query", "--value",
-                                            "--method", "--path",  NULL};
-
-static const struct command commands[] = {
-    {"serve", "", "prepares the machine and serves the API; as root it also starts the keeper",
-     cli_serve, 0, false, NULL, NULL, NULL},
-    {"ca", "", "prints the certificate of the daemon's own authority, for TLS clients to trust",
-     cli_ca, 0, false, NULL, NULL, cli_ca_usage},
-    {"env", "", "prints the variables that a shell needs to reach the daemon", cli_env, 0, false,
-     NULL, NULL, cli_env_usage},
-    {"doctor", "[ID]", "checks this machine point by point, or prints the history of a sandbox",
-     cli_doctor, 1, false, NULL, NULL, NULL},
-    {"disk", "", "prints the disk space of paused sandboxes, snapshots and templates", cli_disk, 0,
-     false, NULL, NULL, cli_disk_usage},
-    {"logs", "ID [--follow]", "prints the log of a sandbox and its refused outgoing connections",
-     cli_logs, 1, false, "--follow", NULL, cli_logs_usage},
-    {"key", "create NAME | list | revoke ID", "creates, lists and revokes API keys", cli_key, 2,
-     false, NULL, NULL, cli_key_usage},
-    {"team", "list | create NAME | ...", "manages teams: keys, limits, usage", cli_team,
-     TEAM_WORDS_MAX, false, NULL, NULL, cli_team_usage},
-    {"admin-key", "create NAME | list | revoke ID",
-     "manages operator keys, which may see and change every team (X-Admin-Token)", cli_admin_key, 2,
-     false, NULL, NULL, cli_admin_key_usage},
-    {"shell", "list | put NAME URL ... | rm NAME",
-     "manages API shells: accounts that code uses without seeing their keys", cli_shell, 3, false,
-     NULL, shell_options, cli_shell_usage},
-    {"template", "list | build NAME [DIR] | ...",
-     "lists, builds, deletes and prunes templates, and prints build logs", cli_template, 3, false,
-     "--no-cache", template_options, cli_template_usage},
-    {"mcp", "[--template NAME | --sandbox ID]",
-     "serves the tools to an MCP client over stdin and stdout, with one sandbox per session",
-     cli_mcp, 0, false, NULL, mcp_options, cli_mcp_usage},
-    {"tool", "[NAME FIELD=VALUE... | NAME --help]",
-     "lists, explains and calls the tools of the catalogue", cli_tool, TOOL_WORDS_MAX, false,
-     HELP_FLAG, NULL, cli_tool_usage},
-    {"prepare", "[all]",
-     "creates the user, data directory, pool and base template; all: every template", cli_prepare,
-     1, false, NULL, NULL, NULL},
-    {"keeper", "",
-     "runs the privileged process alone, for a service manager (serve starts its own)", cli_keeper,
-     0, false, NULL, NULL, NULL},
-    {"version", "", "prints the version", cli_version, 0, true, NULL, NULL, NULL},
-    {"help", "", "prints this text", cli_help, 0, true, NULL, NULL, NULL},
-};
+    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    terminal_text_clean(msg); /* it may quote what a daemon sent */
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "atoll: %s\n", msg);
+}
 
 int cli_fail(int code, const char *fmt, ...)
 {
-    char msg[512];
     va_list ap;
 
     va_start(ap, fmt);
-    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    say(fmt, ap);
     va_end(ap);
-    terminal_text_clean(msg); /* it may quote what a daemon sent */
-    (void)fprintf(stderr, "atoll: %s\n", msg);
     return code;
 }
 
-int cli_version(struct cli *cli)
+int cli_code(int r)
+{
+    static const struct {
+        int error, code;
+    } codes[] = {
+        {CALL_NOT_FOUND, CLI_NOT_FOUND}, {CALL_NO_DAEMON, CLI_NO_DAEMON},
+        {ECONNREFUSED, CLI_NO_DAEMON},   {EHOSTUNREACH, CLI_NO_DAEMON},
+        {ENETUNREACH, CLI_NO_DAEMON},    {ETIMEDOUT, CLI_NO_DAEMON},
+        {EINTR, CLI_INTERRUPTED},
+    };
+    int code = r < 0 ? CLI_FAILED : CLI_OK;
+
+    for (size_t i = 0; i < countof(codes); i++) {
+        code = r == -codes[i].error ? codes[i].code : code;
+    }
+    return code;
+}
+
+int cli_failed(int r, const struct err *err)
+{
+    return cli_fail(cli_code(r), "%s", err->msg);
+}
+
+int cli_result(int r, const struct err *err)
+{
+    return r < 0 ? cli_failed(r, err) : CLI_OK;
+}
+
+int cli_usage(const struct cli *cli, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say(fmt, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "usage: atoll %s%s%s%s%s\n`atoll %s --help` explains it\n",
+                  cli->command->name, cli->sub ? " " : "", cli->sub ? cli->sub->name : "",
+                  (cli->sub ? cli->sub->args : cli->command->args)[0] ? " " : "",
+                  cli->sub ? cli->sub->args : cli->command->args, cli->command->name);
+    return CLI_USAGE;
+}
+
+void cli_print_json(const json_t *json)
+{
+    bool person = terminal_is(stdout);
+    char *text = json_dumps(json, JSON_ENCODE_ANY | (person ? JSON_INDENT(2) : JSON_COMPACT));
+
+    if (text && person) {
+        terminal_text_clean(text);
+    }
+    printf("%s\n", text ? text : "null");
+    free(text);
+}
+
+static int version(struct cli *cli)
 {
     (void)cli;
     printf("atoll " ATOLL_VERSION "\n");
     return CLI_OK;
 }
 
-static void settings_print(void)
-{
-    printf(
-        "\nSettings. Each is a flag (--tls-cert), a variable (ATOLL_TLS_CERT) and a line of the\n"
-        "configuration file (tls_cert = FILE). A flag wins over a variable, a variable over the "
-        "file:\n\n");
-    config_help(stdout);
-}
+const struct command row_version = {
+    .name = "version",
+    .args = "",
+    .summary = "prints the version",
+    .run = version,
+    .group = GROUP_DAEMON,
+    .bits = COMMAND_NO_SETTINGS,
+};
 
-int cli_help(struct cli *cli)
+static int refuse_command(const char *name)
 {
-    char left[64];
+    char hint[SENTENCE_BYTES];
+    struct suggest suggest;
 
-    (void)cli;
-    printf("atoll " ATOLL_VERSION ": sandboxes on your own machine, for E2B clients\n\n"
-           "Usage: atoll COMMAND [SETTINGS]\n\n");
-    for (size_t i = 0; i < countof(commands); i++) {
-        (void)snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].args);
-        /* A command that is too long for its column has its summary on the next line. */
-        bool fits = strlen(left) < HELP_COLUMN;
-        printf("  %-*s%s%*s %s\n", HELP_COLUMN, left, fits ? "" : "\n", fits ? 0 : HELP_COLUMN + 2,
-               "", commands[i].summary);
-    }
-    settings_print();
-    return CLI_OK;
-}
-
-/* Sandboxes or clients can reach these processes, so they start with a clean environment. */
-static bool is_daemon(const struct command *command)
-{
-    return command->run == cli_serve || command->run == cli_keeper || command->run == cli_prepare;
-}
-
-static int command_help(const struct command *command)
-{
-    if (command->usage) {
-        printf("%s\n", command->usage);
-    } else {
-        printf("usage: atoll %s%s%s\n", command->name, command->args[0] ? " " : "", command->args);
-    }
-    printf("\n%c%s.\n", toupper((unsigned char)command->summary[0]), command->summary + 1);
-    if (is_daemon(command)) {
-        settings_print();
-    } else if (!command->no_settings) {
-        printf("`atoll help` lists the settings, such as --data DIR.\n");
-    }
-    return CLI_OK;
-}
-
-static const struct command *command_find(const char *name)
-{
-    for (size_t i = 0; i < countof(commands); i++) {
-        if (strcmp(commands[i].name, name) == 0) {
-            return &commands[i];
+    suggest_init(&suggest, name);
+    for (size_t i = 0; commands[i]; i++) {
+        if (!(commands[i]->bits & COMMAND_HIDDEN)) {
+            suggest_offer(&suggest, commands[i]->name);
         }
     }
-    return NULL;
+    return cli_fail(CLI_USAGE, "there is no command '%s'%s (`atoll help` lists them)", name,
+                    suggest_text(&suggest, hint, sizeof(hint)));
 }
 
-static bool asks_for_help(int argc, char **argv)
+/* Other names that people try. */
+static const char *name_of(const char *word)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], HELP_FLAG) == 0 || strcmp(argv[i], "-h") == 0) {
-            return true;
+    static const char *const names[][2] = {
+        {"--version", "version"}, {"-V", "version"}, {"--help", "help"},
+        {"-h", "help"},           {"list", "ps"},    {"ls", "ps"},
+    };
+
+    for (size_t i = 0; i < countof(names); i++) {
+        if (strcmp(word, names[i][0]) == 0) {
+            return names[i][1];
         }
     }
-    return false;
-}
-
-static bool is_option(const struct command *command, const char *word)
-{
-    const char *const *option = command->options;
-
-    while (option && *option && strcmp(*option, word) != 0) {
-        option++;
-    }
-    return option && *option;
-}
-
-/* Takes the command's own flags out of the words: the settings know nothing of them. */
-static int flags_take(const struct command *command, struct cli *cli, int argc, char **argv)
-{
-    int n = 1;
-
-    for (int i = 1; i < argc; i++) {
-        if (command->flag && strcmp(argv[i], command->flag) == 0) {
-            cli->flag = true;
-        } else if (is_option(command, argv[i]) && i + 1 < argc &&
-                   cli->options_n < CLI_OPTIONS_MAX) {
-            cli->options[cli->options_n].name = argv[i];
-            cli->options[cli->options_n++].value = argv[++i];
-        } else {
-            argv[n++] = argv[i];
-        }
-    }
-    return n;
-}
-
-static bool names_data(int argc, char **argv)
-{
-    bool found = false;
-
-    for (int i = 1; i < argc; i++) {
-        found = found || strcmp(argv[i], "--data") == 0 || strncmp(argv[i], "--data=", 7) == 0;
-    }
-    return found;
-}
-
-static int refuse_word(const struct command *command, const char *word)
-{
-    return cli_fail(CLI_USAGE, "%s does not take '%s'; try `atoll help`", command->name, word);
-}
-
-static int command_run(const struct command *command, struct cli *cli, int argc, char **argv)
-{
-    struct err err;
-
-    if (command->no_settings) {
-        return argc > 1 ? refuse_word(command, argv[1]) : command->run(cli);
-    }
-    argc = flags_take(command, cli, argc, argv);
-    cli->data_named = names_data(argc, argv);
-    if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
-        return cli_fail(CLI_USAGE, "%s", err.msg);
-    }
-    cli->words = argv + 1;
-    if (cli->words_n > command->words_max) {
-        return refuse_word(command, cli->words[command->words_max]);
-    }
-    if (paths_find(&cli->config, &cli->paths, &err) < 0) {
-        return cli_fail(CLI_USAGE, "%s", err.msg);
-    }
-    return command->run(cli);
+    return word;
 }
 
 int main(int argc, char **argv)
 {
     struct cli cli = {.program = argv[0]};
+    struct err err;
 
     if (argc < 2) {
-        (void)cli_help(&cli);
+        cli_help_print();
         return CLI_USAGE;
     }
-    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
-    const struct command *command = command_find(name);
-    bool explains = command && command->flag && strcmp(command->flag, HELP_FLAG) == 0;
-    if (!explains && asks_for_help(argc, argv)) {
-        return command && command->run != cli_help ? command_help(command) : cli_help(&cli);
+    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters */
+    cli.command = command_find(name_of(argv[1]));
+    if (!cli.command) {
+        return refuse_command(argv[1]);
     }
-    if (!command) {
-        return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);
-    }
-    struct err err;
-    if (is_daemon(command) && clean_start(argv, &err) < 0) {
+    /* Sandboxes or clients can reach these processes. */
+    if ((cli.command->bits & COMMAND_DAEMON) && clean_start(argv, &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
-    return command_run(command, &cli, argc - 1, argv + 1);
+    int code = cli_arguments(&cli, argc - 1, argv + 1);
+    if (code != CLI_OK) {
+        return code;
+    }
+    if (cli.help && !(cli.command->bits & COMMAND_OWN_HELP)) {
+        command_help(cli.command);
+        return CLI_OK;
+    }
+    return cli.command->run(&cli);
 }

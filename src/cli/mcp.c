@@ -17,8 +17,6 @@
 
 enum { GRACE_MS = 2000, AGAIN_MS = 1000, IDLE_CONNECTIONS = 4 };
 
-const char cli_mcp_usage[] = "usage: atoll mcp [--template NAME | --sandbox ID]";
-
 #define OPEN_VERSION "2025-11-25"
 
 /* ---- stdout ---- */
@@ -261,7 +259,7 @@ static int path_make(const struct cli *cli, struct bridge *bridge)
     return CLI_OK;
 }
 
-int cli_mcp(struct cli *cli)
+static int mcp(struct cli *cli)
 {
     static struct bridge bridge; /* a read of stdin may be under way when we leave */
     struct err err;
@@ -270,8 +268,9 @@ int cli_mcp(struct cli *cli)
     if (r != CLI_OK) {
         return r;
     }
-    if (endpoint_choose(cli, &bridge.endpoint, &err) < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+    int found = endpoint_choose(cli, &bridge.endpoint, &err);
+    if (found < 0) {
+        return cli_failed(found, &err);
     }
     (void)signal(SIGPIPE, SIG_IGN);
     bridge_init(&bridge);
@@ -279,3 +278,26 @@ int cli_mcp(struct cli *cli)
     (void)uv_run(&bridge.loop, UV_RUN_DEFAULT);
     return CLI_OK;
 }
+
+static const struct option mcp_options[] = {
+    {.name = "--template",
+     .value = "NAME",
+     .help = "template of the session's sandbox",
+     .takes = TAKES_TEMPLATE},
+    {.name = "--sandbox",
+     .value = "ID",
+     .help = "or a sandbox that there is already",
+     .takes = TAKES_SANDBOX},
+    {.name = NULL},
+};
+
+const struct command row_mcp = {
+    .name = "mcp",
+    .args = "[--template NAME | --sandbox ID]",
+    .summary = "serves the tools to an MCP client over stdin and stdout",
+    .run = mcp,
+    .group = GROUP_TEMPLATES,
+    .options = mcp_options,
+    .about = "Each session has one sandbox.",
+    .examples = "claude mcp add atoll -- atoll mcp",
+};

@@ -30,7 +30,7 @@ static int ask(const struct endpoint *endpoint, const char *before, const char *
 
     (void)snprintf(path, sizeof(path), "%s%s%s", before, id, after);
     int r = endpoint_call(endpoint, "GET", path, NULL, out, err);
-    return r == -EPROTO ? 0 : r;
+    return r == -EPROTO || r == -CALL_NOT_FOUND ? 0 : r;
 }
 
 static int history_read(const struct endpoint *endpoint, const char *id, struct history *history,
@@ -134,6 +134,17 @@ static void end_print(const char *id, const struct history *history)
     }
 }
 
+/* The answers of the API; null: there is none. */
+static void history_json(const struct history *history)
+{
+    scoped_json *all = json_object();
+
+    (void)json_object_set(all, "events", history->events ? history->events : json_null());
+    (void)json_object_set(all, "logs", history->logs ? history->logs : json_null());
+    (void)json_object_set(all, "sandbox", history->now ? history->now : json_null());
+    cli_print_json(all);
+}
+
 int cli_sandbox_history(struct cli *cli, const char *id)
 {
     scoped(history_fini) struct history history = {0};
@@ -148,10 +159,14 @@ int cli_sandbox_history(struct cli *cli, const char *id)
         r = history_read(&endpoint, id, &history, &err);
     }
     if (r < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+        return cli_failed(r, &err);
     }
     if (!history.now && !history.logs && json_array_size(history.events) == 0) {
-        return cli_fail(CLI_FAILED, "there is no record of a sandbox %s", id);
+        return cli_fail(CLI_NOT_FOUND, "there is no record of a sandbox %s", id);
+    }
+    if (cli->json) {
+        history_json(&history);
+        return CLI_OK;
     }
     history_print(&history);
     end_print(id, &history);

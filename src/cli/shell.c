@@ -3,13 +3,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/grid.h"
 
 enum { PATH_BYTES = 512, VALUE_BYTES = 16 * 1024 };
-
-const char cli_shell_usage[] =
-    "usage: atoll shell list | rm NAME | put NAME URL --header NAME | --query NAME [--value TEXT]"
-    " [--method M]... [--path P]...\n"
-    "Without --value the key is read from standard input, where no list of processes shows it";
 
 static void shell_path(const char *name, char out[PATH_BYTES])
 {
@@ -19,34 +15,48 @@ static void shell_path(const char *name, char out[PATH_BYTES])
     (void)snprintf(out, PATH_BYTES, "/shells/%s", escaped);
 }
 
-static void print_list(const json_t *list)
+static const struct grid_column columns[] = {
+    {.title = "NAME"},
+    {.title = "URL", .shrinks = true},
+    {.title = "METHODS", .shrinks = true},
+    {.title = "PATHS", .shrinks = true},
+    {.title = "KEY", .shrinks = true},
+};
+
+static void add_list(struct grid *grid, const json_t *list)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        printf("%s%s", i > 0 ? "," : "", json_string_value(json_array_get(list, i)));
+    char text[PATH_BYTES] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < json_array_size(list) && used < sizeof(text); i++) {
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i > 0 ? "," : "",
+                                 json_string_value(json_array_get(list, i)));
     }
+    grid_add(grid, text);
 }
 
-static void print_shell(const json_t *shell)
+static void row_add(struct grid *grid, const json_t *shell)
 {
     const json_t *header = json_object_get(shell, "header");
     const json_t *field = header ? header : json_object_get(shell, "query");
     const json_t *value = json_object_get(field, "value");
 
-    printf("%s  %s  ", answer_text(shell, "name"), answer_text(shell, "baseUrl"));
-    print_list(json_object_get(shell, "methods"));
-    printf("  ");
-    print_list(json_object_get(shell, "paths"));
-    printf("  %s %s: %s\n", header ? "header" : "query", answer_text(field, "name"),
-           value ? json_string_value(value) : "(sealed)");
+    grid_add(grid, json_text_of(shell, "name"));
+    grid_add(grid, json_text_of(shell, "baseUrl"));
+    add_list(grid, json_object_get(shell, "methods"));
+    add_list(grid, json_object_get(shell, "paths"));
+    grid_addf(grid, "%s %s: %s", header ? "header" : "query", answer_text(field, "name"),
+              value ? json_string_value(value) : "(sealed)");
 }
 
-static int shell_list(const struct endpoint *endpoint, struct err *err)
+static int shell_list(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
 {
+    scoped(grid_fini) struct grid grid = grid_of(columns);
     scoped_json *answer = NULL;
-    int r = endpoint_call(endpoint, "GET", "/shells", NULL, &answer, err);
+    int r = endpoint_call_verbatim(endpoint, "GET", "/shells", NULL, &answer, err);
 
-    for (size_t i = 0; r == 0 && i < json_array_size(answer); i++) {
-        print_shell(json_array_get(answer, i));
+    if (r == 0) {
+        grid_print_list(cli, answer, "name", &grid, row_add);
     }
     return r;
 }
@@ -91,20 +101,10 @@ static int option_take(json_t *body, const char *name, const char *value)
     return 0;
 }
 
-static const char *option_find(const struct cli *cli, const char *name)
-{
-    for (int i = 0; i < cli->options_n; i++) {
-        if (strcmp(cli->options[i].name, name) == 0) {
-            return cli->options[i].value;
-        }
-    }
-    return NULL;
-}
-
 static int body_make(const struct cli *cli, json_t *body, struct err *err)
 {
-    const char *header = option_find(cli, "--header"), *query = option_find(cli, "--query");
-    const char *value = option_find(cli, "--value");
+    const char *header = cli_option(cli, "--header"), *query = cli_option(cli, "--query");
+    const char *value = cli_option(cli, "--value");
     char given[VALUE_BYTES];
     int r = 0;
 
@@ -136,29 +136,69 @@ static int shell_put(const struct cli *cli, const struct endpoint *endpoint, str
 
     shell_path(cli->words[1], path);
     r = r < 0 ? r : endpoint_call(endpoint, "PUT", path, body, &answer, err);
-    if (r == 0) {
-        print_shell(answer);
+    if (r == 0 && cli->json) {
+        cli_print_json(answer);
+    } else if (r == 0 && cli->quiet) {
+        printf("%s\n", answer_text(answer, "name"));
+    } else if (r == 0) {
+        scoped(grid_fini) struct grid grid = grid_of(columns);
+        row_add(&grid, answer);
+        grid_print(&grid, stdout);
     }
     return r;
 }
 
-int cli_shell(struct cli *cli)
+static int shell(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
-    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
-    bool put = strcmp(verb, "put") == 0, rm = strcmp(verb, "rm") == 0;
+    bool put = strcmp(cli->sub->name, "put") == 0, rm = strcmp(cli->sub->name, "rm") == 0;
 
-    if ((!put && !rm && strcmp(verb, "list") != 0) || cli->words_n != (put ? 3 : rm ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "%s", cli_shell_usage);
-    }
     int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0 && put) {
         r = shell_put(cli, &endpoint, &err);
     } else if (r == 0 && rm) {
         r = shell_rm(&endpoint, cli->words[1], &err);
     } else if (r == 0) {
-        r = shell_list(&endpoint, &err);
+        r = shell_list(cli, &endpoint, &err);
     }
-    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    return cli_result(r, &err);
 }
+
+static const struct option shell_options[] = {
+    {.name = "--header", .value = "NAME", .help = "the key is sent in this header", .of = "put"},
+    {.name = "--query", .value = "NAME", .help = "or in this field of the query", .of = "put"},
+    {.name = "--value",
+     .value = "TEXT",
+     .help = "the key; without it: read from standard input",
+     .of = "put"},
+    {.name = "--method",
+     .value = "M",
+     .help = "allow this method only",
+     .of = "put",
+     .repeats = true},
+    {.name = "--path", .value = "P", .help = "allow this path only", .of = "put", .repeats = true},
+    {.name = NULL},
+};
+
+static const struct subcommand shell_subs[] = {
+    {"list", "", "lists shells, without their keys", 0, 0, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
+    {"put", "NAME URL --header NAME | --query NAME", "makes or replaces a shell", 2, 2,
+     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"rm", "NAME", "removes a shell", 1, 1, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_shell = {
+    .name = "shell",
+    .args = "list | put NAME URL ... | rm NAME",
+    .summary = "manages API shells: accounts that code uses without their keys",
+    .run = shell,
+    .group = GROUP_TEMPLATES,
+    .options = shell_options,
+    .subs = shell_subs,
+    .about = "\nWithout --value the key is read from standard input, where no list of processes\n"
+             "shows it.",
+    .examples = "atoll shell put github https://api.github.com --header Authorization < token",
+};

@@ -5,24 +5,19 @@
 #include <string.h>
 
 #include "cli/cli.h"
-
-const char cli_team_usage[] =
-    "usage: atoll team list\n"
-    "       atoll team create NAME [LIMIT=N...]     creates a team and prints its first key\n"
-    "       atoll team limit TEAM LIMIT=N...        sets limits; LIMIT=none removes a limit\n"
-    "       atoll team usage TEAM                   prints usage: now, and in the last 31 days\n"
-    "       atoll team key TEAM NAME [LIMIT=N...]   creates a key, with limits of its own or "
-    "without\n"
-    "       atoll team keys TEAM\n"
-    "       atoll team key-limit TEAM KEY-ID LIMIT=N...\n"
-    "       atoll team revoke TEAM KEY-ID\n"
-    "TEAM is a name or an id. Limits: sandboxes, cpus, memoryMB, diskMB, builds";
+#include "cli/grid.h"
 
 static const char *const limits[] = {"sandboxes", "cpus", "memoryMB", "diskMB", "builds"};
 
-enum { ID_BYTES = 256, KEY_PATH_BYTES = ID_BYTES + 16, PATH_BYTES = 2 * ID_BYTES + 64 };
+enum {
+    TEAM_WORDS_MAX = 16,
+    ID_BYTES = 256,
+    KEY_PATH_BYTES = ID_BYTES + 16,
+    PATH_BYTES = 2 * ID_BYTES + 64
+};
 
 struct team_call {
+    const struct cli *cli;
     struct endpoint endpoint;
     char id[ID_BYTES]; /* of the team, fit for a path */
     char **words;      /* behind the team's name */
@@ -80,25 +75,50 @@ static int body_of(const struct team_call *call, int first, json_t **out, struct
 
 /* ---- what is shown ---- */
 
-static void amount_print(const json_t *used, const json_t *most, const char *name)
-{
-    const json_t *limit = json_object_get(most, name);
+/* Each limit is "used/most", or "used/-" without a limit. */
+static const struct grid_column team_columns[] = {
+    {.title = "ID"},
+    {.title = "NAME", .shrinks = true},
+    {.title = "USED AND LIMITS", .shrinks = true},
+};
 
-    printf("  %s %lld/", name, (long long)json_integer_value(json_object_get(used, name)));
-    if (json_is_integer(limit)) {
-        printf("%lld", (long long)json_integer_value(limit));
-    } else {
-        printf("-");
+static void team_add(struct grid *grid, const json_t *team, const json_t *used)
+{
+    char text[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < countof(limits); i++) {
+        const json_t *most = json_object_get(json_object_get(team, "limits"), limits[i]);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %lld/", i ? "  " : "", limits[i],
+                              (long long)json_integer_value(json_object_get(used, limits[i])));
+        if (json_is_integer(most)) {
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%lld",
+                                  (long long)json_integer_value(most));
+        } else {
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "-");
+        }
     }
+    grid_add(grid, json_text_of(team, "teamID"));
+    grid_add(grid, json_text_of(team, "name"));
+    grid_add(grid, text);
 }
 
-static void team_print(const json_t *team, const char *used)
+static void row_add(struct grid *grid, const json_t *team)
 {
-    printf("%s  %s", answer_text(team, "teamID"), answer_text(team, "name"));
-    for (size_t i = 0; i < countof(limits); i++) {
-        amount_print(json_object_get(team, used), json_object_get(team, "limits"), limits[i]);
+    team_add(grid, team, json_object_get(team, "usage"));
+}
+
+/* One team: its usage is called "usage" or "now". */
+static void team_print(const struct cli *cli, const json_t *team, const char *used)
+{
+    scoped(grid_fini) struct grid grid = grid_of(team_columns);
+
+    if (cli->json) {
+        cli_print_json(team);
+    } else {
+        team_add(&grid, team, json_object_get(team, used));
+        grid_print(&grid, stdout);
     }
-    printf("\n");
 }
 
 static int key_make(const struct team_call *call, const char *name, json_t *body, struct err *err)
@@ -109,8 +129,12 @@ static int key_make(const struct team_call *call, const char *name, json_t *body
         return err_set(err, EINVAL, "the name is not UTF-8");
     }
     int r = ask(call, "POST", "/api-keys", body, &answer, err);
-    if (r == 0) {
+    if (r == 0 && call->cli->json) {
+        cli_print_json(answer);
+    } else if (r == 0) {
         printf("%s\n", answer_text(answer, "key"));
+    }
+    if (r == 0 && !call->cli->json && !call->cli->quiet) {
         (void)fprintf(stderr, "The key is shown once. Its id is %s\n", answer_text(answer, "id"));
     }
     return r;
@@ -132,8 +156,10 @@ static int team_create(struct team_call *call, struct err *err)
     if (r < 0) {
         return r;
     }
-    (void)fprintf(stderr, "Created team %s; its id is %s\n", answer_text(answer, "name"),
-                  answer_text(answer, "teamID"));
+    if (!call->cli->quiet && !call->cli->json) {
+        (void)fprintf(stderr, "Created team %s; its id is %s\n", answer_text(answer, "name"),
+                      answer_text(answer, "teamID"));
+    }
     (void)snprintf(call->id, sizeof(call->id), "%s", answer_text(answer, "teamID"));
     return key_make(call, "first", first, err);
 }
@@ -147,7 +173,7 @@ static int team_limit(struct team_call *call, struct err *err)
         r = ask(call, "PATCH", "", body, &answer, err);
     }
     if (r == 0) {
-        team_print(answer, "usage");
+        team_print(call->cli, answer, "usage");
     }
     return r;
 }
@@ -178,7 +204,9 @@ static int team_usage(struct team_call *call, struct err *err)
     int r = ask(call, "GET", "/usage", NULL, &answer, err);
 
     if (r == 0) {
-        team_print(answer, "now");
+        team_print(call->cli, answer, "now");
+    }
+    if (r == 0 && !call->cli->json) {
         totals_print(json_object_get(answer, "total"));
     }
     return r;
@@ -192,25 +220,42 @@ static int team_key(struct team_call *call, struct err *err)
     return r == 0 ? key_make(call, call->words[0], body, err) : r;
 }
 
+static const struct grid_column key_columns[] = {
+    {.title = "ID"},
+    {.title = "KEY"},
+    {.title = "NAME", .shrinks = true},
+    {.title = "LIMITS", .shrinks = true},
+};
+
+static void key_add(struct grid *grid, const json_t *key)
+{
+    const json_t *mask = json_object_get(key, "mask");
+    char text[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < countof(limits); i++) {
+        const json_t *most = json_object_get(json_object_get(key, "limits"), limits[i]);
+        if (json_is_integer(most)) {
+            used +=
+                (size_t)snprintf(text + used, sizeof(text) - used, "%s%s=%lld", used ? "  " : "",
+                                 limits[i], (long long)json_integer_value(most));
+        }
+    }
+    grid_add(grid, json_text_of(key, "id"));
+    grid_addf(grid, "%s%s...%s", answer_text(mask, "prefix"),
+              answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"));
+    grid_add(grid, json_text_of(key, "name"));
+    grid_add(grid, text);
+}
+
 static int team_keys(struct team_call *call, struct err *err)
 {
+    scoped(grid_fini) struct grid grid = grid_of(key_columns);
     scoped_json *answer = NULL;
-    const json_t *key;
-    size_t i;
-
     int r = ask(call, "GET", "/api-keys", NULL, &answer, err);
-    json_array_foreach (answer, i, key) {
-        const json_t *mask = json_object_get(key, "mask");
-        printf("%s  %s%s...%s  %s", answer_text(key, "id"), answer_text(mask, "prefix"),
-               answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"),
-               answer_text(key, "name"));
-        for (size_t n = 0; n < countof(limits); n++) {
-            const json_t *most = json_object_get(json_object_get(key, "limits"), limits[n]);
-            if (json_is_integer(most)) {
-                printf("  %s=%lld", limits[n], (long long)json_integer_value(most));
-            }
-        }
-        printf("\n");
+
+    if (r == 0) {
+        grid_print_list(call->cli, answer, "id", &grid, key_add);
     }
     return r;
 }
@@ -258,18 +303,17 @@ static int team_find(struct team_call *call, struct err *err)
             return 0;
         }
     }
-    return r < 0 ? r : err_set(err, ENOENT, "there is no team '%.64s'", call->name);
+    return r < 0 ? r : err_set(err, CALL_NOT_FOUND, "there is no team '%.64s'", call->name);
 }
 
-static int list_all(const struct endpoint *endpoint, struct err *err)
+static int list_all(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
 {
+    scoped(grid_fini) struct grid grid = grid_of(team_columns);
     scoped_json *teams = NULL;
-    const json_t *team;
-    size_t i;
+    int r = endpoint_call_verbatim(endpoint, "GET", "/admin/teams", NULL, &teams, err);
 
-    int r = endpoint_call(endpoint, "GET", "/admin/teams", NULL, &teams, err);
-    json_array_foreach (teams, i, team) {
-        team_print(team, "usage");
+    if (r == 0) {
+        grid_print_list(cli, teams, "teamID", &grid, row_add);
     }
     return r;
 }
@@ -277,17 +321,16 @@ static int list_all(const struct endpoint *endpoint, struct err *err)
 static const struct {
     const char *verb;
     int (*run)(struct team_call *call, struct err *err);
-    int words_min; /* behind the team's name */
 } verbs[] = {
-    {"create", team_create, 0}, {"limit", team_limit, 1}, {"usage", team_usage, 0},
-    {"key", team_key, 1},       {"keys", team_keys, 0},   {"key-limit", team_key_limit, 2},
-    {"revoke", team_revoke, 1},
+    {"create", team_create}, {"limit", team_limit}, {"usage", team_usage},
+    {"key", team_key},       {"keys", team_keys},   {"key-limit", team_key_limit},
+    {"revoke", team_revoke},
 };
 
 static int verb_run(struct cli *cli, size_t i, struct err *err)
 {
     struct team_call call = {
-        .name = cli->words[1], .words = cli->words + 2, .words_n = cli->words_n - 2};
+        .cli = cli, .name = cli->words[1], .words = cli->words + 2, .words_n = cli->words_n - 2};
     int r = endpoint_admin(cli, &call.endpoint, err);
 
     if (r == 0 && verbs[i].run != team_create) {
@@ -296,21 +339,48 @@ static int verb_run(struct cli *cli, size_t i, struct err *err)
     return r == 0 ? verbs[i].run(&call, err) : r;
 }
 
-int cli_team(struct cli *cli)
+static int team(struct cli *cli)
 {
     struct endpoint endpoint;
     struct err err;
+    int r = 0;
 
-    if (cli->words_n == 1 && strcmp(cli->words[0], "list") == 0) {
-        int r = endpoint_admin(cli, &endpoint, &err);
-        r = r < 0 ? r : list_all(&endpoint, &err);
-        return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    if (strcmp(cli->sub->name, "list") == 0) {
+        r = endpoint_admin(cli, &endpoint, &err);
+        return cli_result(r < 0 ? r : list_all(cli, &endpoint, &err), &err);
     }
     for (size_t i = 0; i < countof(verbs); i++) {
-        if (cli->words_n >= 2 + verbs[i].words_min && strcmp(cli->words[0], verbs[i].verb) == 0) {
-            int r = verb_run(cli, i, &err);
-            return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+        if (strcmp(cli->sub->name, verbs[i].verb) == 0) {
+            r = verb_run(cli, i, &err);
         }
     }
-    return cli_fail(CLI_USAGE, "%s", cli_team_usage);
+    return cli_result(r, &err);
 }
+
+static const struct subcommand team_subs[] = {
+    {"list", "", "lists teams with usage and limits", 0, 0, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
+    {"create", "NAME [LIMIT=N...]", "creates a team and its first key", 1, TEAM_WORDS_MAX,
+     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"limit", "TEAM LIMIT=N...", "sets limits; LIMIT=none removes one", 2, TEAM_WORDS_MAX,
+     COMMAND_JSON, TAKES_TEXT},
+    {"usage", "TEAM", "usage now, and of the last 31 days", 1, 1, COMMAND_JSON, TAKES_TEXT},
+    {"key", "TEAM NAME [LIMIT=N...]", "creates a key, perhaps with limits", 2, TEAM_WORDS_MAX,
+     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"keys", "TEAM", "lists the team's keys", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"key-limit", "TEAM KEY-ID LIMIT=N...", "sets limits of a key", 3, TEAM_WORDS_MAX, 0,
+     TAKES_TEXT},
+    {"revoke", "TEAM KEY-ID", "ends a key at once", 2, 2, 0, TAKES_TEXT},
+    {.name = NULL},
+};
+
+const struct command row_team = {
+    .name = "team",
+    .args = "list | create NAME | ...",
+    .summary = "manages teams: keys, limits, usage",
+    .run = team,
+    .group = GROUP_ACCOUNTS,
+    .subs = team_subs,
+    .about = "\nTEAM is a name or an id. Limits: sandboxes, cpus, memoryMB, diskMB, builds.",
+    .examples = "atoll team create research sandboxes=20 memoryMB=65536",
+};

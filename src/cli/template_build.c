@@ -55,7 +55,7 @@ static int arg_option(struct plan *plan, const char *value, struct err *err)
 
 static int option_take(struct plan *plan, const char *name, const char *value, struct err *err)
 {
-    if (strcmp(name, "-f") == 0) {
+    if (strcmp(name, "--file") == 0) {
         (void)snprintf(plan->file, sizeof(plan->file), "%s", value);
     } else if (strcmp(name, "--start") == 0) {
         plan->start = value;
@@ -93,9 +93,12 @@ static int plan_make(struct cli *cli, struct plan *plan, struct err *err)
     int r = 0;
 
     plan->name = cli->words[1];
-    plan->no_cache = cli->flag;
+    plan->no_cache = cli_has(cli, "--no-cache");
     plan->args = json_object();
     for (int i = 0; r == 0 && i < cli->options_n; i++) {
+        if (!cli->options[i].value) {
+            continue; /* --no-cache */
+        }
         r = option_take(plan, cli->options[i].name, cli->options[i].value, err);
     }
     if (r < 0 || recipe_find(cli, plan)) {
@@ -331,5 +334,5 @@ int cli_template_build(struct cli *cli)
     if (r == -EINTR) {
         return cli_fail(CLI_INTERRUPTED, "the build was cancelled");
     }
-    return r < 0 ? cli_fail(CLI_FAILED, "%s", err.msg) : CLI_OK;
+    return cli_result(r, &err);
 }

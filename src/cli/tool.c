@@ -9,14 +9,12 @@
 
 #include "cli/cli.h"
 #include "cli/entry.h"
+#include "cli/suggest.h"
 #include "cli/terminal_text.h"
 #include "cli/tool_input.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "tools/tool.h"
-
-const char cli_tool_usage[] =
-    "usage: atoll tool [NAME FIELD=VALUE... | NAME --help]; without NAME: lists all tools";
 
 enum { WIDTH = 78, INDENT = 6 };
 
@@ -41,9 +39,34 @@ static void print_wrapped(const char *text, int indent)
     printf("\n");
 }
 
-static int list_tools(void)
+/* For programs: every tool with its schema, or names alone. */
+static void list_plain(const struct cli *cli)
+{
+    scoped_json *all = json_array();
+
+    for (size_t i = 0; i < tools_catalogue_n; i++) {
+        const struct tool *tool = &tools_catalogue[i];
+        if (cli->quiet) {
+            printf("%s\n", tool->name);
+        }
+        (void)json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", tool->name,
+                                                   "group", tool->group, "title", tool->title,
+                                                   "description", tool->description, "inputSchema",
+                                                   json_loads(tool->input, 0, NULL)));
+    }
+    if (cli->json) {
+        cli_print_json(all);
+    }
+}
+
+static int list_tools(const struct cli *cli)
 {
     const char *group = "";
+
+    if (cli->json || cli->quiet) {
+        list_plain(cli);
+        return CLI_OK;
+    }
 
     for (size_t i = 0; i < tools_catalogue_n; i++) {
         const struct tool *tool = &tools_catalogue[i];
@@ -156,8 +179,9 @@ static int tool_run_words(const struct cli *cli, const struct tool *tool)
     scoped_json *answer = NULL;
     struct err err;
 
-    if (tool_call(cli, tool, &answer, &err) < 0) {
-        return cli_fail(CLI_FAILED, "%s", err.msg);
+    int r = tool_call(cli, tool, &answer, &err);
+    if (r < 0) {
+        return cli_failed(r, &err);
     }
     char *text = json_dumps(answer, JSON_INDENT(2) | JSON_ENCODE_ANY);
     if (text && isatty(STDOUT_FILENO)) {
@@ -168,18 +192,48 @@ static int tool_run_words(const struct cli *cli, const struct tool *tool)
     return json_is_false(json_object_get(answer, "success")) ? CLI_FAILED : CLI_OK;
 }
 
-int cli_tool(struct cli *cli)
+static int refuse_tool(const char *name)
 {
-    if (cli->words_n == 0 && cli->flag) {
-        printf("%s\n", cli_tool_usage);
+    char hint[128];
+    struct suggest suggest;
+
+    suggest_init(&suggest, name);
+    for (size_t i = 0; i < tools_catalogue_n; i++) {
+        suggest_offer(&suggest, tools_catalogue[i].name);
+    }
+    return cli_fail(CLI_USAGE, "there is no tool '%s'%s; `atoll tool` lists them", name,
+                    suggest_text(&suggest, hint, sizeof(hint)));
+}
+
+static int tool(struct cli *cli)
+{
+    if (cli->words_n == 0 && cli->help) {
+        command_help(cli->command);
         return CLI_OK;
     }
     if (cli->words_n == 0) {
-        return list_tools();
+        return list_tools(cli);
     }
-    const struct tool *tool = tool_find(str_of(cli->words[0]));
-    if (!tool) {
-        return cli_fail(CLI_USAGE, "there is no tool '%s'; `atoll tool` lists them", cli->words[0]);
+    const struct tool *named = tool_find(str_of(cli->words[0]));
+    if (!named) {
+        return refuse_tool(cli->words[0]);
     }
-    return cli->flag ? tool_help(tool) : tool_run_words(cli, tool);
+    if (cli->quiet) {
+        return cli_fail(CLI_USAGE, "a call has no shorter output: leave -q out");
+    }
+    return cli->help ? tool_help(named) : tool_run_words(cli, named);
 }
+
+const struct command row_tool = {
+    .name = "tool",
+    .args = "[NAME FIELD=VALUE... | NAME --help]",
+    .summary = "lists, explains and calls the tools of the catalogue",
+    .run = tool,
+    .group = GROUP_TEMPLATES,
+    .bits = COMMAND_OWN_HELP | COMMAND_JSON | COMMAND_QUIET,
+    .words_max = WORDS_ANY,
+    .takes = TAKES_TOOL,
+    .about = "Without NAME: lists all tools. The answer of a call is JSON.",
+    .examples = "atoll tool execute_code --help\n"
+                "atoll tool list_templates",
+};

@@ -213,4 +213,4 @@ def test_the_command_line(own_sandbox):
     assert "was created" in told[0] and "was killed: request" in told[-2]
     assert told[-1] == f"Sandbox {own_sandbox.sandbox_id} ended: request"
     unknown = atoll("doctor", "inothing")
-    assert unknown.returncode == 1 and "there is no record" in unknown.stderr
+    assert unknown.returncode == 3 and "there is no record" in unknown.stderr

@@ -96,7 +96,7 @@ def test_an_admin_key_is_shown_once_and_kept_as_a_hash(daemon, operator):
         atoll(daemon, "admin-key", "revoke", row["id"])
         assert api.get("/admin/teams").status_code == 401
     assert atoll(daemon, "admin-key", "list").stdout == ""
-    assert atoll(daemon, "admin-key", "revoke", row["id"], check=False).returncode == 1
+    assert atoll(daemon, "admin-key", "revoke", row["id"], check=False).returncode == 3
 
 
 def test_the_token_of_the_data_directory_ends_with_its_daemon(daemon):

@@ -330,7 +330,7 @@ def test_names_of_others_are_refused_over_tls_too(daemon):
 
 def test_nothing_is_said_before_there_is_anything(tmp_path):
     answer = subprocess.run([PROGRAM, "env", "--data", str(tmp_path / "none")], capture_output=True, text=True)
-    assert answer.returncode == 1 and "make run" in answer.stderr and answer.stdout == ""
+    assert answer.returncode == 4 and "make run" in answer.stderr and answer.stdout == ""
 
 
 def test_env_says_what_to_wait_for_while_a_daemon_is_prepared(tmp_path):
@@ -339,4 +339,4 @@ def test_env_says_what_to_wait_for_while_a_daemon_is_prepared(tmp_path):
     with open(run / "prepare.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         answer = subprocess.run([PROGRAM, "env", "--data", str(tmp_path)], capture_output=True, text=True)
-    assert answer.returncode == 1 and "is being prepared" in answer.stderr
+    assert answer.returncode == 4 and "is being prepared" in answer.stderr

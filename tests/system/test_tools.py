@@ -444,9 +444,9 @@ def test_every_command_chooses_its_daemon_alike(daemon, box, tmp_path):
         done = elsewhere(tmp_path, *words, "--data", str(daemon.data), **wrong)
         assert done.returncode == 0, done.stderr
         lost = elsewhere(tmp_path, *words)
-        assert lost.returncode == 1 and f"no daemon serves {tmp_path}" in lost.stderr
+        assert lost.returncode == 4 and f"no daemon serves {tmp_path}" in lost.stderr
         lost = elsewhere(tmp_path, *words, E2B_API_KEY=daemon.key)
-        assert lost.returncode == 1 and "set E2B_API_URL to its address" in lost.stderr
+        assert lost.returncode == 4 and "set E2B_API_URL to its address" in lost.stderr
     lost = elsewhere(tmp_path, "tool", "list_templates", E2B_API_URL="atoll.example.com", E2B_API_KEY="x")
     assert "it is of the form http://HOST:PORT or https://HOST" in lost.stderr
     lost = elsewhere(tmp_path, "tool", "list_templates", **wrong)

@@ -390,6 +390,7 @@ void handle_refresh(struct call *call, const json_t *body);
 void handle_network(struct call *call, const json_t *body);
 void handle_pause(struct call *call, const json_t *body);
 void handle_resume(struct call *call, const json_t *body);
+void handle_connections(struct call *call, const json_t *body); /* metrics.c */
 void handle_lineage(struct call *call, const json_t *body);
 void handle_fork(struct call *call, const json_t *body);
 void handle_snapshot(struct call *call, const json_t *body);

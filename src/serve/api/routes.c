@@ -29,6 +29,7 @@ static const struct route routes[] = {
     {"PUT",    "/sandboxes/{}/network",                       handle_network,                ACCESS_KEY,          BODY_REQUIRED, 1 * MIB,  0,        NULL},
     {"POST",   "/sandboxes/{}/pause",                         handle_pause,                  ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/resume",                        handle_resume,                 ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/{}/connections",                   handle_connections,            ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/sandboxes/{}/lineage",                       handle_lineage,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/fork",                          handle_fork,                   ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
     {"POST",   "/sandboxes/{}/snapshots",                     handle_snapshot,               ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},

@@ -15,7 +15,7 @@
 
 enum {
     LINE_BYTES_MAX = 8192,
-    NAME_BYTES = 64,
+    NAME_BYTES = CONFIG_FLAG_BYTES,
     SOURCE_BYTES = 128,
     DOMAIN_LABEL_MAX = 63,
     DOMAIN_BYTES_MAX = 200, /* leaves room for a port and an id in front */
@@ -652,6 +652,26 @@ int config_load(struct config *config, int argc, char **argv, int *words_n, stru
 }
 
 /* ---- out again ---- */
+
+bool config_flag_at(size_t i, char name[CONFIG_FLAG_BYTES], const char **value)
+{
+    if (i == countof(settings)) {
+        (void)snprintf(name, CONFIG_FLAG_BYTES, "--config");
+        *value = "FILE";
+        return true;
+    }
+    if (i > countof(settings)) {
+        return false;
+    }
+    flag_name(&settings[i], name);
+    *value = settings[i].hint;
+    return true;
+}
+
+bool config_has_flag(struct str name)
+{
+    return setting_by_flag(name) || str_eq(name, STR("--config"));
+}
 
 void config_help(FILE *out)
 {

@@ -86,6 +86,14 @@ bool config_domain_ok(struct str whole);
 /* The table, as a list of flags with defaults. */
 void config_help(FILE *out);
 
+/* The flag of the setting with that number, and its value as help names it; false when there are no
+ * more. --config is one of them. */
+enum { CONFIG_FLAG_BYTES = 64 };
+bool config_flag_at(size_t i, char name[CONFIG_FLAG_BYTES], const char **value);
+
+/* Whether that is the flag of a setting. */
+bool config_has_flag(struct str name);
+
 /* Whether an environment variable of that name is a setting. */
 bool config_has_variable(struct str name);
 

@@ -165,42 +165,26 @@ static void endpoint_write(const struct server *server, const char *url)
     server_file_write(server->paths->endpoint, url);
 }
 
-/* Printed only to a terminal: others may read a log file or a journal. */
-static void announce_key(const struct server *server, const char *url)
-{
-    char key[LINE_BYTES] = "";
-    struct err err;
-
-    if (server_file_read_key(server->paths, key, sizeof(key), &err) < 0) {
-        log_warn("%s", err.msg);
-        return;
-    }
-    printf("\n  export E2B_API_URL=%s\n"
-           "  export E2B_SANDBOX_URL=%s\n"
-           "  export E2B_API_KEY=%s\n\n",
-           url, url, key);
-}
-
+/* Where it serves, and the three lines that a newcomer needs. The key is not printed: `atoll env`
+ * gives it to those who may have it. */
 static void announce(const struct server *server, const char *url)
 {
     const struct config *config = server->config;
-    bool is_default = strcmp(config->data, CONFIG_DATA) == 0;
-    bool terminal = isatty(STDOUT_FILENO);
+    const char *program = server->program, *domain = config->domain_served;
+    char data[sizeof(config->data) + sizeof(" --data ")] = "";
 
-    printf("\natoll " ATOLL_VERSION " serves on %s\n", url);
+    if (strcmp(config->data, CONFIG_DATA) != 0) {
+        (void)snprintf(data, sizeof(data), " --data %s", config->data);
+    }
+    printf("\natoll " ATOLL_VERSION " serves on %s", url);
     if (config->tls_listen[0]) {
-        printf("and with TLS on https://%s\n",
-               config->domain_served[0] ? config->domain_served : config->tls_listen);
+        printf(", with TLS on https://%s", domain[0] ? domain : config->tls_listen);
     }
-    if (config->domain_served[0]) {
-        printf("sandbox ports are reached as <port>-<id>.%s\n", config->domain_served);
-    }
-    if (terminal) {
-        announce_key(server, url);
-    }
-    printf("%s: eval \"$(%s env%s%s)\"\n\n",
-           terminal ? "In another terminal" : "To use it from a shell", server->program,
-           is_default ? "" : " --data ", is_default ? "" : config->data);
+    printf("\n\n"
+           "  Open the dashboard:   %s open%s   (or %s in a browser)\n"
+           "  Set the environment:  eval \"$(%s env%s)\"\n"
+           "  Run a first command:  %s run%s echo hello\n\n",
+           program, data, url, program, data, program, data);
     (void)fflush(stdout);
 }
 
@@ -215,7 +199,9 @@ static void tell_when_ready(struct server *server)
     serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
     endpoint_write(server, url);
     unsigned running = sandboxes_figures(server->sandboxes).running;
-    log_info("ready on %s with %u sandbox%s", url, running, running == 1 ? "" : "es");
+    if (!server->announce || !isatty(STDOUT_FILENO)) { /* a person is told once */
+        log_info("ready on %s with %u sandbox%s", url, running, running == 1 ? "" : "es");
+    }
     if (server->announce) {
         announce(server, url);
     }

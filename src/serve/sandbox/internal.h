@@ -189,7 +189,9 @@ struct sandbox {
     struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
     struct egress_net *net;         /* NULL: not attached, or loopback alone */
-    struct preconnect *preconnect;  /* NULL: it was not parked, or they are used */
+    struct destinations
+        *destinations;             /* where it has been, over its pauses; NULL: no network yet */
+    struct preconnect *preconnect; /* NULL: it was not parked, or they are used */
     bool attaching;
     bool attached; /* by this daemon, at some time */
     bool broke;    /* its channel did, which says nothing of its life: it is watched by itself */

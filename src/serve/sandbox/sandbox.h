@@ -330,6 +330,9 @@ void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
 /* Tells a running sandbox's agent what its jail uses, for it to show inside. */
 void sandbox_tell_used(struct sandbox *sb, const struct keeper_usage *usage);
 
+/* Where it has been, and where it was refused, since the daemon's start: as destinations_json(). */
+json_t *sandbox_connections(const struct sandbox *sb);
+
 /* Figures of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 

@@ -258,7 +258,6 @@ static const char *const steps[] = {
     " hash TEXT PRIMARY KEY, key_id TEXT NOT NULL REFERENCES keys (id) ON DELETE CASCADE,"
     " admin_key_id TEXT NOT NULL, created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL"
     ") STRICT, WITHOUT ROWID;",
-
     /* For lineages: what was made of a sandbox, and of a snapshot. */
     "CREATE INDEX sandboxes_by_source ON sandboxes (fork_of) WHERE fork_of IS NOT NULL;"
     "CREATE INDEX sandboxes_by_template ON sandboxes (template_id);"
