@@ -91,7 +91,7 @@ test('hostile names and pictures run no script; bytes are shown as such', async 
   const id = await sandbox();
   await run(
     id,
-    `mkdir -p odd && cd odd && printf 'a' > '${HOSTILE}' && printf b > $'new\\nline' && printf c > $'\\u202Egnp.exe' && head -c 64 /dev/zero > zeros.dat
+    `mkdir -p odd && cd odd && printf 'a' > '${HOSTILE}' && printf b > $'new\\nline' && printf c > $'\\xe2\\x80\\xaegnp.exe' && head -c 64 /dev/zero > zeros.dat
      printf '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="80" onload="parent.ran=1"><script>parent.ran=1</script><rect width="80" height="80" fill="teal"/></svg>' > s.svg`,
   );
   const page = await enter(`/sandboxes/${id}/files`);
