@@ -18,7 +18,7 @@
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
     TOKEN_BYTES = 256,
-    PATH_BYTES_MAX = 2048,
+    PATH_BYTES_MAX = 16 * 1024,
     HEADER_BYTES_MAX = 8192,
     AGENT_PORT = 49983,
 };
@@ -93,11 +93,14 @@ struct curl_slist *header_add(struct curl_slist *headers, const char *name, stru
 
 struct curl_slist *endpoint_headers(const struct endpoint *endpoint)
 {
-    bool admin = endpoint->admin[0] != '\0';
-    struct curl_slist *headers = header_add(NULL, admin ? "x-admin-token" : "x-api-key",
-                                            str_of(admin ? endpoint->admin : endpoint->key));
+    struct curl_slist *headers = header_add(NULL, "content-type", STR("application/json"));
 
-    headers = header_add(headers, "content-type", STR("application/json"));
+    if (endpoint->admin[0]) {
+        headers = header_add(headers, "x-admin-token", str_of(endpoint->admin));
+    }
+    if (endpoint->key[0] || !endpoint->admin[0]) {
+        headers = header_add(headers, "x-api-key", str_of(endpoint->key));
+    }
     return header_add(headers, "expect", STR("")); /* a daemon that refuses says so at once */
 }
 
@@ -413,7 +416,9 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
 {
     struct call call = {.line = line, .line_ctx = ctx};
     json_t *answer = NULL;
-    int r = call_run(&call, endpoint, "GET", path, endpoint_headers(endpoint), NULL, &answer, err);
+    struct curl_slist *headers =
+        header_add(endpoint_headers(endpoint), "Accept", STR("application/x-ndjson"));
+    int r = call_run(&call, endpoint, "GET", path, headers, NULL, &answer, err);
 
     json_decref(answer);
     return r;

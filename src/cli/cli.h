@@ -83,7 +83,7 @@ void cli_print_json(const json_t *json);
 struct endpoint {
     char url[256];
     char key[128];   /* the default team's */
-    char admin[128]; /* the operator's, for /admin; "": not wanted */
+    char admin[128]; /* the operator's, for /admin; "": not wanted. Both are sent if both are set */
     char ca[512];    /* a file with the authorities to trust; "": those of the environment */
 };
 

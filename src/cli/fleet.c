@@ -24,10 +24,12 @@ void fleet_fini(struct fleet *fleet)
 
 /* ---- filters ---- */
 
-/* "key=value" pairs joined by &, each encoded, and the whole encoded once more. */
+/* The value is an encoded query string, whose keys and values were encoded before they were joined;
+ * as a part of the address it is encoded once more. */
 static int metadata_add(const struct cli *cli, struct buf *query)
 {
     scoped_buf(pairs, SANDBOX_QUERY_BYTES);
+    scoped_buf(whole, SANDBOX_QUERY_BYTES);
     int r = 0;
 
     for (int i = 0; r == 0 && i < cli->options_n; i++) {
@@ -43,7 +45,8 @@ static int metadata_add(const struct cli *cli, struct buf *query)
     }
     if (r == 0 && buf_len(&pairs) > 0) {
         r = buf_printf(query, "&metadata=");
-        r = r < 0 ? r : percent_encode(query, buf_str(&pairs));
+        r = r < 0 ? r : percent_encode(&whole, buf_str(&pairs));
+        r = r < 0 ? r : percent_encode(query, buf_str(&whole));
     }
     return r;
 }

@@ -1,7 +1,7 @@
 // The overview: figures, history, events as they happen, the operator's part.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { accessible, api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
 
 useBrowser();
 
@@ -17,8 +17,10 @@ test('figures and events follow what happens', async () => {
   await events.getByRole('listitem').filter({ hasText: other }).filter({ hasText: 'paused' }).waitFor();
   await until('a sandbox is counted as paused', async () => /Paused\s+1/.test(await page.locator('.figures').innerText()));
   await page.locator('.chart canvas').first().waitFor();
+  await accessible(page);
   await shot(page, 'overview');
   await page.emulateMedia({ colorScheme: 'light' });
+  await accessible(page);
   await shot(page, 'overview-light');
   await page.setViewportSize({ width: 390, height: 780 });
   await shot(page, 'overview-narrow');

@@ -54,6 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (dns_answer_from(&answer, &question, str_skip(all, cut)) == 0) {
         check_answer(&answer, &question);
     }
+    uint8_t found[4][16];
+    check(dns_answer_addresses(str_skip(all, cut), found, 4) <= 4);
     buf_clear(&answer);
     check(dns_answer_empty(&answer, &question, DNS_NXDOMAIN) == 0);
     check_answer(&answer, &question);

@@ -75,3 +75,9 @@ def test_another_team_finds_nothing(others_api, anonymous, own_sandbox):
         assert others_api.get(f"/sandboxes/{sandbox_id}/lineage").status_code in (400, 404), sandbox_id
     assert others_api.get(f"/sandboxes/{own_sandbox.sandbox_id}/lineage").status_code == 404
     assert anonymous.get(f"/sandboxes/{own_sandbox.sandbox_id}/lineage").status_code == 401
+
+
+def test_connections_are_the_team_s_own(api, others_api, own_sandbox):
+    answer = api.get(f"/sandboxes/{own_sandbox.sandbox_id}/connections")
+    assert answer.status_code == 200 and answer.json()["connections"] == []
+    assert others_api.get(f"/sandboxes/{own_sandbox.sandbox_id}/connections").status_code == 404

@@ -99,6 +99,19 @@ def resolves(sandbox, name):
         return None
 
 
+def connections(daemon, sandbox):
+    answer = httpx.get(f"{daemon.url}/sandboxes/{sandbox.sandbox_id}/connections", headers={"X-API-Key": daemon.key})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def entry(daemon, sandbox, **wanted):
+    """The one entry that has all of these."""
+    rows = [row for row in connections(daemon, sandbox)["connections"] if wanted.items() <= row.items()]
+    assert len(rows) == 1, (wanted, connections(daemon, sandbox))
+    return rows[0]
+
+
 # ---- without rules ----
 
 
@@ -454,3 +467,53 @@ time.sleep(60)
     assert curl(other, f"http://{ONE}/") == f"one {ONE}"
     run.kill()
     until(lambda: curl(greedy, f"http://{ONE}/") == f"one {ONE}", "its connections have gone")
+
+
+# ---- what people are shown of it ----
+
+
+def test_destinations_are_shown(create, daemon):
+    sandbox = create(network={"deny_out": [f"{TWO}/32"]})
+    assert connections(daemon, sandbox)["connections"] == []
+    for _ in range(2):
+        assert curl(sandbox, "http://one.test/") == "one one.test"
+    assert curl(sandbox, f"http://{TWO}/") is None
+    assert curl(sandbox, "http://10.1.2.3/") is None
+    reached = until(lambda: (row := entry(daemon, sandbox, verdict="reached"))["bytesReceived"] and row, "it is counted")
+    assert reached["host"] == "one.test" and reached["address"] == ONE and reached["port"] == 80
+    assert reached["count"] == 2 and reached["rule"] is None and reached["bytesSent"] > 50
+    assert reached["firstAt"] <= reached["lastAt"]
+    assert entry(daemon, sandbox, address=TWO)["rule"] == f"denyOut {TWO}/32"
+    assert entry(daemon, sandbox, address=TWO)["verdict"] == "refused"
+    assert "private" in entry(daemon, sandbox, address="10.1.2.3")["rule"]
+    whole = connections(daemon, sandbox)
+    assert whole["names"] >= 1 and whole["bytesReceived"] >= reached["bytesReceived"] and whole["dropped"] == 0
+
+
+def test_destinations_by_name_are_shown(create, daemon):
+    sandbox = create(network={"allow_out": ["one.test"], "deny_out": [ALL]})
+    assert curl(sandbox, "http://one.test/") == "one one.test"
+    assert curl(sandbox, f"http://{TWO}/", "-H 'Host: <evil>.test'") is None
+    assert resolves(sandbox, "two.test") is None
+    assert entry(daemon, sandbox, verdict="reached")["rule"] == "allowOut one.test"
+    name = entry(daemon, sandbox, host="two.test")
+    assert name["verdict"] == "refused" and name["address"] is None and name["port"] is None
+    assert "allowOut" in name["rule"]
+    refused = entry(daemon, sandbox, address=TWO)
+    assert refused["verdict"] == "refused" and "<" not in json.dumps(refused)
+
+
+def test_destinations_outlive_a_pause(create, daemon):
+    sandbox = create()
+    assert curl(sandbox, "http://one.test/") == "one one.test"
+    Sandbox.pause(sandbox.sandbox_id, **daemon.sdk)
+    assert entry(daemon, sandbox, verdict="reached")["count"] == 1
+    sandbox = Sandbox.connect(sandbox.sandbox_id, timeout=600, **daemon.sdk)
+    assert curl(sandbox, "http://one.test/") == "one one.test"
+    until(lambda: entry(daemon, sandbox, verdict="reached")["count"] == 2, "it goes on")
+
+
+def test_destinations_are_not_for_strangers(plain, daemon):
+    for key in ("e2b_" + "0" * 40, ""):
+        answer = httpx.get(f"{daemon.url}/sandboxes/{plain.sandbox_id}/connections", headers={"X-API-Key": key})
+        assert answer.status_code == 401

@@ -140,6 +140,32 @@ static void what_is_too_long_is_asked_for_again(void)
     CHECK(str_eq(buf_str(&out), BYTES(want)));
 }
 
+static void addresses_of_an_answer_are_found(void)
+{
+#define ANSWERS(n) "\x12\x34\x81\x80\x00\x01\x00" n "\x00\x00\x00\x00" A_TEST TYPE_A
+#define RECORD_OF(type, len) "\xc0\x0c\x00" type "\x00\x01\x00\x00\x00\x3c\x00" len
+    static const char v6[] = "0123456789abcdef";
+    uint8_t found[4][16];
+
+    struct str both = BYTES(ANSWERS("\x03") RECORD_OF("\x05", "\x02") "\xc0\x0c" RECORD_OF(
+        "\x01", "\x04") "\x01\x02\x03\x04" RECORD_OF("\x1c", "\x10") "0123456789abcdef");
+    CHECK_INT(dns_answer_addresses(both, found, 4), 2);
+    CHECK_INT(found[0][10] + found[0][11] + found[0][12] + found[0][15], 0xff + 0xff + 1 + 4);
+    CHECK(memcmp(found[1], v6, 16) == 0);
+    CHECK_INT(dns_answer_addresses(both, found, 1), 1);
+    for (size_t cut = 0; cut < both.len; cut++) {
+        CHECK(dns_answer_addresses((struct str){both.at, cut}, found, 4) <= 1);
+    }
+    /* A name that never ends, a length that lies. */
+    CHECK_INT(dns_answer_addresses(BYTES(ANSWERS("\x01") "\x3f"
+                                                         "abc"),
+                                   found, 4),
+              0);
+    CHECK_INT(
+        dns_answer_addresses(BYTES(ANSWERS("\x01") RECORD_OF("\x01", "\xff") "\x01\x02"), found, 4),
+        0);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -150,6 +176,7 @@ int main(void)
         {"an answer is the resolver's", an_answer_is_the_resolvers},
         {"an answer to something else is none", an_answer_to_something_else_is_none},
         {"what is too long is asked for again", what_is_too_long_is_asked_for_again},
+        {"addresses of an answer are found", addresses_of_an_answer_are_found},
     };
     return check_run(tests, countof(tests));
 }

@@ -16,6 +16,7 @@ export interface Route {
 export const routes: Route[] = [
   { path: '/', title: 'Overview', load: () => import('./pages/overview'), nav: { icon: 'overview', key: 'o' } },
   { path: '/sandboxes', title: 'Sandboxes', load: () => import('./pages/sandboxes/index'), nav: { icon: 'sandboxes', key: 's' } },
+  { path: '/sandboxes/:id/:tab?', title: 'Sandbox', load: () => import('./pages/sandbox/index') },
   { path: '/templates', title: 'Templates', load: () => import('./pages/templates/index'), nav: { icon: 'templates', key: 't' } },
   { path: '/templates/new/:name?', title: 'Build a template', load: () => import('./pages/templates/create') },
   { path: '/templates/:id/builds/:build', title: 'Template', load: () => import('./pages/templates/template') },

@@ -23,6 +23,7 @@ struct client_conn {
     void (*ready)(void *ctx, int error, const struct err *err);
     struct buf plain;               /* written in this turn, not encrypted yet */
     uint64_t *bytes_in, *bytes_out; /* NULL: nobody counts */
+    uint64_t *also_in, *also_out;   /* likewise */
     size_t limit;                   /* of plain bytes that the owner wants */
     bool eof;
     bool failed; /* `end` or `ready` has been called with an error */
@@ -49,6 +50,9 @@ static void client_conn_data(struct client_conn *conn, const char *data, size_t 
 {
     if (conn->bytes_in) {
         *conn->bytes_in += len;
+    }
+    if (conn->also_in) {
+        *conn->also_in += len;
     }
     conn->events->data(conn->ctx, data, len);
 }
@@ -257,6 +261,12 @@ void client_conn_count(struct client_conn *conn, uint64_t *in, uint64_t *out)
     conn->bytes_out = out;
 }
 
+void client_conn_count_also(struct client_conn *conn, uint64_t *in, uint64_t *out)
+{
+    conn->also_in = in;
+    conn->also_out = out;
+}
+
 bool client_conn_is_http2(const struct client_conn *conn)
 {
     return conn->tls && conn->tls->is_http2(conn->session);
@@ -266,6 +276,9 @@ void client_conn_write(struct client_conn *conn, const void *data, size_t len)
 {
     if (conn->bytes_out) {
         *conn->bytes_out += len;
+    }
+    if (conn->also_out) {
+        *conn->also_out += len;
     }
     if (!conn->tls) {
         sock_write(&conn->sock, data, len);

@@ -47,6 +47,7 @@ void client_conn_send(void *ctx, const void *data, size_t len);
 
 /* Counts the plain bytes read and written from here on. */
 void client_conn_count(struct client_conn *conn, uint64_t *in, uint64_t *out);
+void client_conn_count_also(struct client_conn *conn, uint64_t *in, uint64_t *out); /* there too */
 bool client_conn_is_http2(const struct client_conn *conn);
 
 void client_conn_write(struct client_conn *conn, const void *data, size_t len);

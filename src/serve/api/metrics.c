@@ -129,6 +129,27 @@ void handle_metrics_many(struct call *call, const json_t *body)
     call_json(call, 200, reply);
 }
 
+/* ---- where it has been ---- */
+
+void handle_connections(struct call *call, const json_t *body)
+{
+    const struct sandbox *sb = call_sandbox(call);
+    struct egress_counters sums = {0};
+
+    (void)body;
+    if (!sb) {
+        return;
+    }
+    json_t *reply = sandbox_connections(sb);
+    (void)sandbox_egress(sb, &sums);
+    (void)json_object_set_new(reply, "open", json_integer(sums.open));
+    (void)json_object_set_new(reply, "names", json_integer((json_int_t)sums.names));
+    (void)json_object_set_new(reply, "namesRefused", json_integer((json_int_t)sums.names_refused));
+    (void)json_object_set_new(reply, "bytesSent", json_integer((json_int_t)sums.bytes_out));
+    (void)json_object_set_new(reply, "bytesReceived", json_integer((json_int_t)sums.bytes_in));
+    call_json(call, 200, reply);
+}
+
 /* ---- metrics of the team ---- */
 
 /* False when it has answered. */

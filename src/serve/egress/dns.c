@@ -58,6 +58,19 @@ static void query_free(struct dns_query *query)
     free(query);
 }
 
+/* So that connections to these addresses are shown with the name. */
+static void names_note(struct egress_net *net, const struct dns_question *question,
+                       struct str message)
+{
+    enum { NOTED_MAX = 16 };
+    struct address found[NOTED_MAX];
+    size_t n = dns_answer_addresses(message, (uint8_t(*)[16])found, NOTED_MAX);
+
+    for (size_t i = 0; i < n; i++) {
+        destinations_name(net->destinations, &found[i], question->name);
+    }
+}
+
 static void on_looked_up(void *ctx, int code, struct str message)
 {
     struct dns_query *query = ctx;
@@ -65,6 +78,7 @@ static void on_looked_up(void *ctx, int code, struct str message)
 
     query->lookup = NULL;
     query_free(query);
+    names_note(mine.net, &mine.question, message);
     answer(mine.net, &mine.asker, &mine.question, code, message);
 }
 

@@ -174,3 +174,83 @@ void dns_answer_fit_udp(struct buf *answer, const struct dns_question *question)
     (void)!buf_append(answer, header, sizeof(header)); /* both fit where more was */
     (void)!buf_append(answer, question->raw, question->raw_len);
 }
+
+/* ---- addresses in answers ---- */
+
+/* Bytes of a name that may be compressed; 0: it cannot be read. */
+static size_t name_skip(struct str rest)
+{
+    size_t at = 0;
+
+    while (at < rest.len) {
+        size_t len = (uint8_t)rest.at[at];
+
+        if (len >= 0xc0) {
+            return at + 2 <= rest.len ? at + 2 : 0;
+        }
+        at += len + 1;
+        if (len == 0) {
+            return at;
+        }
+    }
+    return 0;
+}
+
+static bool record_address(uint16_t type, struct str data, uint8_t out[16])
+{
+    static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff};
+
+    if (type == DNS_TYPE_A && data.len == 4) {
+        memcpy(out, mapped, sizeof(mapped));
+        memcpy(out + 12, data.at, 4);
+        return true;
+    }
+    if (type == DNS_TYPE_AAAA && data.len == 16) {
+        memcpy(out, data.at, 16);
+        return true;
+    }
+    return false;
+}
+
+/* A record behind its name: type, class, time, length, data. False: it cannot be read. */
+static bool record_cut(struct str *rest, uint16_t *type, struct str *data)
+{
+    enum { RECORD_BYTES = 10, AT_LENGTH = 8 };
+    size_t name = name_skip(*rest);
+
+    if (name == 0 || rest->len - name < RECORD_BYTES) {
+        return false;
+    }
+    struct str record = str_skip(*rest, name);
+    size_t len = get16(record.at + AT_LENGTH);
+    if (record.len - RECORD_BYTES < len) {
+        return false;
+    }
+    *type = get16(record.at);
+    *data = (struct str){record.at + RECORD_BYTES, len};
+    *rest = str_skip(record, RECORD_BYTES + len);
+    return true;
+}
+
+size_t dns_answer_addresses(struct str message, uint8_t (*out)[16], size_t max)
+{
+    enum { AT_ANSWERS = 6, QUESTION_TAIL = 4 };
+    size_t n = 0, name;
+    uint16_t type;
+    struct str data;
+
+    if (message.len < DNS_HEADER_BYTES || get16(message.at + AT_QUESTIONS) != 1) {
+        return 0;
+    }
+    uint16_t answers = get16(message.at + AT_ANSWERS);
+    struct str rest = str_skip(message, DNS_HEADER_BYTES);
+    name = name_skip(rest);
+    if (name == 0 || rest.len - name < QUESTION_TAIL) {
+        return 0;
+    }
+    rest = str_skip(rest, name + QUESTION_TAIL);
+    for (; answers > 0 && n < max && record_cut(&rest, &type, &data); answers--) {
+        n += record_address(type, data, out[n]);
+    }
+    return n;
+}

@@ -1,7 +1,7 @@
 /* dns_message.h - questions that a sandbox asks, and the answers it is given. Pure.
  *
- * Only the header and the first question of a message are read. An answer is the resolver's, with
- * the asker's header and spelling.
+ * Of a sandbox's message only the header and the first question are read. An answer is the
+ * resolver's, with the asker's header and spelling.
  */
 #ifndef EGRESS_DNS_MESSAGE_H
 #define EGRESS_DNS_MESSAGE_H
@@ -52,6 +52,10 @@ must_check int dns_answer_address(struct buf *out, const struct dns_question *qu
 /* Makes the resolver's message an answer to this question; -EBADMSG when it is none. */
 must_check int dns_answer_from(struct buf *out, const struct dns_question *question,
                                struct str returned);
+
+/* The addresses in the resolver's message, IPv4 in their mapped form: at most `max`, and as far as
+ * it can be read. */
+size_t dns_answer_addresses(struct str message, uint8_t (*out)[16], size_t max);
 
 /* Replaces an answer that is too long for UDP by "ask over TCP". */
 void dns_answer_fit_udp(struct buf *answer, const struct dns_question *question);

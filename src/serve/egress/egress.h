@@ -120,6 +120,11 @@ struct egress_counters {
 };
 struct egress_counters egress_counters(const struct egress_net *net);
 
+/* Where it has been (serve/egress/destinations.h). *kept NULL: takes a hold on the net's list,
+ * which the caller releases. Otherwise the net goes on with that list. */
+struct destinations;
+void egress_share_destinations(struct egress_net *net, struct destinations **kept);
+
 /* Resets its connections. Fine for NULL. */
 void egress_close(struct egress_net *net);
 

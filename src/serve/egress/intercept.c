@@ -6,6 +6,7 @@
 #include "serve/egress/intercept.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -41,6 +42,29 @@ static void server_dial_free(struct server_dial *server)
     uv_close((uv_handle_t *)&server->timer, on_timer_closed);
 }
 
+static struct destination *intercept_note(struct intercept *of, enum destination_verdict verdict,
+                                          const char *rule)
+{
+    return net_note(of->net, &(struct destination_seen){.verdict = verdict,
+                                                        .to = &of->to,
+                                                        .no_address = of->net->names != NULL,
+                                                        .host = str_of(of->name),
+                                                        .rule = rule});
+}
+
+/* One entry for all connections of an intercept: they are to one server, by one rule. */
+static void intercept_reached(struct intercept *of, struct client_conn *conn)
+{
+    char rule[DESTINATION_RULE_BYTES];
+
+    (void)snprintf(rule, sizeof(rule), "%s %.100s", of->above ? "shell at" : "rules", of->name);
+    struct destination *one = intercept_note(of, DESTINATION_REACHED, rule);
+    if (!of->destination) {
+        of->destination = destination_hold(one);
+    }
+    client_conn_count_also(conn, &of->destination->bytes_in, &of->destination->bytes_out);
+}
+
 static void server_dial_fail(struct server_dial *server, const char *why)
 {
     struct intercept *of = server->of;
@@ -48,6 +72,7 @@ static void server_dial_fail(struct server_dial *server, const char *why)
     client_conn_drop(move_ptr(&server->conn));
     server_dial_free(server);
     of->net->counters.failed++;
+    (void)intercept_note(of, DESTINATION_FAILED, why);
     intercepted_fail_waiting(of, why);
 }
 
@@ -67,6 +92,7 @@ static void server_dial_done(struct server_dial *server)
     server_dial_free(server);
     of->net->counters.connections++;
     client_conn_count(conn, &of->net->counters.bytes_in, &of->net->counters.bytes_out);
+    intercept_reached(of, conn);
     of->server = client_conn_is_http2(conn) ? SERVER_HTTP2 : SERVER_HTTP1;
     if (of->server == SERVER_HTTP1) {
         intercept_keep(of, upstream_on(conn));
@@ -262,9 +288,11 @@ static void intercept_free(struct intercept *of)
 
         LL_DELETE(of->origins, origin);
         servers_close(origin);
+        destination_release(origin->destination);
         free(origin);
     }
     servers_close(of);
+    destination_release(of->destination);
     DL_DELETE(net->intercepts, of);
     net->counters.open--;
     share_give(of->share);

@@ -36,6 +36,7 @@ struct intercept {
     struct intercepted *requests;
     struct server_dial *dials;
     unsigned dials_n;
+    struct destination *destination; /* of its server; counted, NULL until it is reached */
 };
 
 /* ---- intercept.c ---- */

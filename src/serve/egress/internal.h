@@ -3,6 +3,7 @@
  *   egress.c    settings, the guard, start and end
  *   net.c       one sandbox: its gate, policy, counters and log lines
  *   outbound.c  one connection, from accept to the dial
+ *   destinations.c  where it has been, and where it was refused
  *   relay.c     copies between the two ends
  *   intercept.c, intercepted.c   connections and requests to names that have a rule, and to shells
  *   outgoing_head.c  the head of such a request;  shell_call.c  what is special about one to a
@@ -18,6 +19,7 @@
 #include "lib/base/shares.h"
 #include "lib/http/server.h"
 #include "serve/egress/address.h"
+#include "serve/egress/destinations.h"
 #include "serve/egress/dns_message.h"
 #include "serve/egress/egress.h"
 #include "serve/egress/names.h"
@@ -96,7 +98,8 @@ struct egress_net {
     struct resolver *resolver;   /* of its own servers; NULL: the egress' */
     struct authority *authority; /* NULL until one is needed */
     struct egress_counters counters;
-    uint32_t handles; /* not closed yet; the last one frees */
+    struct destinations *destinations; /* counted */
+    uint32_t handles;                  /* not closed yet; the last one frees */
     bool closed;
 
     int gate_fd;
@@ -122,6 +125,9 @@ struct resolver *net_resolver(const struct egress_net *net);
 /* Logs why a proxy failed. */
 void net_proxy_failed(struct egress_net *net, const struct target *to, const struct proxy *proxy,
                       const char *why);
+
+/* Notes where a connection went, or failed to go; the entry is valid until the next call. */
+struct destination *net_note(struct egress_net *net, const struct destination_seen *seen);
 
 /* Counts and tells. `to` may be NULL. */
 void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,

@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "lib/base/alloc.h"
+#include "lib/base/clock.h"
 #include "lib/base/fd.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
@@ -24,6 +25,7 @@ void net_hold(struct egress_net *net)
 void net_release(struct egress_net *net)
 {
     if (--net->handles == 0) {
+        destinations_release(net->destinations);
         policy_free(net->policy);
         transforms_free(net->transforms);
         json_decref(net->shells);
@@ -40,6 +42,23 @@ void net_release(struct egress_net *net)
 static void on_closed(uv_handle_t *handle)
 {
     net_release(handle->data);
+}
+
+/* ---- destinations ---- */
+
+struct destination *net_note(struct egress_net *net, const struct destination_seen *seen)
+{
+    return destinations_note(net->destinations, seen, clock_wall_ms());
+}
+
+void egress_share_destinations(struct egress_net *net, struct destinations **kept)
+{
+    if (!*kept) {
+        *kept = destinations_hold(net->destinations);
+    } else if (*kept != net->destinations) {
+        destinations_release(net->destinations);
+        net->destinations = destinations_hold(*kept);
+    }
 }
 
 /* ---- log lines and events ---- */
@@ -145,6 +164,8 @@ void net_refused(struct egress_net *net, const struct endpoint *to, struct str n
     char text[ENDPOINT_TEXT_BYTES] = "", message[MESSAGE_BYTES];
 
     net->counters.refused++;
+    (void)net_note(net, &(struct destination_seen){
+                            .verdict = DESTINATION_REFUSED, .to = to, .host = name, .rule = rule});
     if (!meter_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
         return;
     }
@@ -315,6 +336,7 @@ struct egress_net *egress_open(struct egress *egress, const char *id, const char
 
     net->egress = egress;
     net->handles = 1; /* the opener's */
+    net->destinations = destinations_new();
     (void)str_copy(net->id, sizeof(net->id), str_of(id));
     text_set(&net->team, team);
     options_set(net, options);

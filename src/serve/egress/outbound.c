@@ -18,6 +18,7 @@
 #include <utlist.h>
 
 #include "lib/base/alloc.h"
+#include "lib/base/clock.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "serve/egress/dial.h"
@@ -35,6 +36,7 @@ static void on_closed(uv_handle_t *handle)
     if (--outbound->handles > 0) {
         return;
     }
+    destination_release(outbound->destination);
     free(outbound->out.kept);
     free(outbound->in.kept);
     buf_fini(&outbound->first);
@@ -48,6 +50,9 @@ static void outbound_leave(struct outbound *outbound)
     struct egress_net *net = outbound->net;
 
     outbound->state = OUTBOUND_CLOSED;
+    if (outbound->destination) {
+        outbound->destination->last_ms = clock_wall_ms();
+    }
     DL_DELETE(net->outbounds, outbound);
     net->counters.open--;
     share_give(move_ptr(&outbound->share));
@@ -92,6 +97,11 @@ static void outbound_fail(struct outbound *outbound, int error)
     endpoint_text(&outbound->asked, text);
     log_debug("sandbox %s: egress to %s: %s", outbound->net->id, text, uv_strerror(error));
     outbound->net->counters.failed++;
+    (void)net_note(outbound->net, &(struct destination_seen){.verdict = DESTINATION_FAILED,
+                                                             .to = &outbound->asked,
+                                                             .no_address = outbound->stands_in,
+                                                             .host = str_of(outbound->name),
+                                                             .rule = uv_strerror(error)});
     outbound_reset(outbound);
 }
 
@@ -122,6 +132,20 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- dialling ---- */
 
+static void outbound_reached(struct outbound *outbound)
+{
+    char rule[POLICY_RULE_BYTES];
+
+    policy_allowed_by(outbound->net->policy, outbound->stands_in ? NULL : &outbound->asked.address,
+                      str_of(outbound->name), rule);
+    outbound->destination = destination_hold(
+        net_note(outbound->net, &(struct destination_seen){.verdict = DESTINATION_REACHED,
+                                                           .to = &outbound->dialled,
+                                                           .no_address = outbound->stands_in,
+                                                           .host = str_of(outbound->name),
+                                                           .rule = rule}));
+}
+
 static void on_dialled(void *ctx, int fd_or_error)
 {
     struct outbound *outbound = ctx;
@@ -140,6 +164,7 @@ static void on_dialled(void *ctx, int fd_or_error)
     }
     outbound->state = OUTBOUND_RELAYING;
     outbound->net->counters.connections++;
+    outbound_reached(outbound);
     relay_start(outbound);
 }
 
@@ -151,6 +176,7 @@ static void outbound_dial(struct outbound *outbound, const struct endpoint *to)
         (void)str_copy(target.name, sizeof(target.name), str_of(outbound->name));
     }
     outbound->state = OUTBOUND_DIALLING;
+    outbound->dialled = *to;
     (void)uv_timer_stop(&outbound->timer);
     outbound->dial = dial_start(outbound->net, &target, on_dialled, outbound);
 }

@@ -17,8 +17,8 @@ enum outbound_state {
 struct flow {
     struct outbound *outbound;
     uv_stream_t *from, *to;
-    uint64_t *bytes; /* counted here */
-    char *kept;      /* NULL: nothing */
+    uint64_t *bytes, *also; /* counted here: of the sandbox, and of the destination */
+    char *kept;             /* NULL: nothing */
     uv_write_t write;
     uv_shutdown_t shutdown;
     bool done; /* the reader's end has been passed on */
@@ -34,11 +34,13 @@ struct outbound {
     uv_tcp_t inner, outer; /* the jail's end, the world's end */
     uv_timer_t timer;      /* the time limit of the state */
     struct dial *dial;
-    struct endpoint asked; /* where the program wanted to go */
-    bool named_only;       /* the address alone does not allow it */
-    bool secure;           /* its first bytes are TLS */
-    bool stands_in;        /* the address stands for `name` (names.h) */
-    bool by_name;          /* a proxy is told the name */
+    struct endpoint dialled;         /* where it was led */
+    struct destination *destination; /* counted; NULL until it is reached */
+    struct endpoint asked;           /* where the program wanted to go */
+    bool named_only;                 /* the address alone does not allow it */
+    bool secure;                     /* its first bytes are TLS */
+    bool stands_in;                  /* the address stands for `name` (names.h) */
+    bool by_name;                    /* a proxy is told the name */
     char name[POLICY_NAME_BYTES];
     struct buf first; /* the bytes read to find the name */
     struct lookup *lookup;

@@ -172,17 +172,35 @@ static bool name_matches(const char *pattern, struct str name)
     return str_ieq(str_of(pattern), name);
 }
 
-bool policy_name(const struct policy *policy, struct str name)
+/* The entry of allowOut that has the name, or NULL. */
+static const char *pattern_find(const struct policy *policy, struct str name)
 {
     if (name.len > 1 && name.at[name.len - 1] == '.') {
         name.len--; /* "example.com." is the same name, said in full */
     }
     for (size_t i = 0; name.len && i < policy->names_n; i++) {
         if (name_matches(policy->names[i], name)) {
-            return true;
+            return policy->names[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+bool policy_name(const struct policy *policy, struct str name)
+{
+    return pattern_find(policy, name) != NULL;
+}
+
+void policy_allowed_by(const struct policy *policy, const struct address *address, struct str name,
+                       char rule[POLICY_RULE_BYTES])
+{
+    const struct rule *block = address ? rules_find(&policy->allow, address) : NULL;
+    const char *pattern = pattern_find(policy, name);
+
+    rule[0] = '\0';
+    if (block || pattern) {
+        (void)snprintf(rule, POLICY_RULE_BYTES, "allowOut %s", block ? block->text : pattern);
+    }
 }
 
 enum verdict policy_remote(const struct policy *policy, struct str name,

@@ -44,6 +44,11 @@ enum verdict policy_remote(const struct policy *policy, struct str name,
 /* Whether allowOut has that name. */
 bool policy_name(const struct policy *policy, struct str name);
 
+/* The rule that allows a target, as the user wrote it; "": nothing denies it. address NULL: only a
+ * proxy knows it. */
+void policy_allowed_by(const struct policy *policy, const struct address *address, struct str name,
+                       char rule[POLICY_RULE_BYTES]);
+
 /* Whether that name may be resolved: where everything is denied, only if allowOut has it. */
 bool policy_resolves(const struct policy *policy, struct str name);
 

@@ -59,6 +59,7 @@ static void flow_pass(struct flow *flow, const char *bytes, size_t len)
         return;
     }
     *flow->bytes += len;
+    *flow->also += len;
     size_t taken = n < 0 ? 0 : (size_t)n;
     if (taken == len) {
         flow_read(flow);
@@ -118,10 +119,13 @@ static void patience(struct outbound *outbound)
 }
 
 static void flow_init(struct flow *flow, struct outbound *outbound, uv_tcp_t *from, uv_tcp_t *to,
-                      uint64_t *bytes)
+                      uint64_t *bytes, uint64_t *also)
 {
-    *flow = (struct flow){
-        .outbound = outbound, .from = (uv_stream_t *)from, .to = (uv_stream_t *)to, .bytes = bytes};
+    *flow = (struct flow){.outbound = outbound,
+                          .from = (uv_stream_t *)from,
+                          .to = (uv_stream_t *)to,
+                          .bytes = bytes,
+                          .also = also};
     flow->write.data = flow->shutdown.data = flow;
     (void)uv_tcp_nodelay(to, 1);
     (void)uv_tcp_keepalive(to, 1, EGRESS_KEEPALIVE_S);
@@ -131,8 +135,10 @@ void relay_start(struct outbound *outbound)
 {
     struct egress_counters *counters = &outbound->net->counters;
 
-    flow_init(&outbound->out, outbound, &outbound->inner, &outbound->outer, &counters->bytes_out);
-    flow_init(&outbound->in, outbound, &outbound->outer, &outbound->inner, &counters->bytes_in);
+    flow_init(&outbound->out, outbound, &outbound->inner, &outbound->outer, &counters->bytes_out,
+              &outbound->destination->bytes_out);
+    flow_init(&outbound->in, outbound, &outbound->outer, &outbound->inner, &counters->bytes_in,
+              &outbound->destination->bytes_in);
     flow_read(&outbound->in);
     if (buf_len(&outbound->first)) {
         flow_pass(&outbound->out, buf_at(&outbound->first), buf_len(&outbound->first));

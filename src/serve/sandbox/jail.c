@@ -198,6 +198,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer 
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
                                                .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
         sb->net = egress_open(egress, sb->id, sb->team_id, sb->options, &sockets);
+        egress_share_destinations(sb->net, &sb->destinations);
     }
     agent_channel_close(sb->channel);
     const struct agent_channel_jail jail =

@@ -11,6 +11,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/text.h"
+#include "serve/egress/destinations.h"
 #include "serve/sandbox/internal.h"
 
 /* ---- life ---- */
@@ -48,6 +49,7 @@ void sandbox_release(struct sandbox *sb)
     free(sb->build_id);
     free(sb->fork_of);
     free(sb->wrong);
+    destinations_release(sb->destinations);
     free(sb->access_token);
     free(sb->layers);
     free(sb->saved);
@@ -287,6 +289,11 @@ struct sandboxes_saved sandboxes_saved(struct sandboxes *all)
     templates_each_built(all->use.templates, add_template, &summing);
     json_decref(summing.seen);
     return saved;
+}
+
+json_t *sandbox_connections(const struct sandbox *sb)
+{
+    return destinations_json(sb->destinations);
 }
 
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)

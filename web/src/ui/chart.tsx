@@ -29,6 +29,14 @@ export interface ChartProps {
 
 const COLORS = ['--accent', '--info', '--violet', '--warn', '--bad', '--ok'];
 
+/* Hours of the day; a date where the axis reaches over days. */
+function clock(at: number, step: number): string {
+  const when = new Date(at * 1000);
+  if (step >= 86_400) return when.toLocaleDateString(undefined, { month: 'short', day: 'numeric' });
+  const seconds = step < 60 ? ('2-digit' as const) : undefined;
+  return when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: seconds, hour12: false });
+}
+
 function options(props: ChartProps, width: number): uPlot.Options {
   const format = props.format ?? ((value: number) => String(Math.round(value * 100) / 100));
   const axis: uPlot.Axis = {
@@ -40,6 +48,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
   return {
     width,
     height: props.height ?? 180,
+    padding: props.spark ? [2, 0, 2, 0] : [10, 12, 0, 0],
     legend: { show: !props.spark },
     cursor: { show: !props.spark, points: { size: 6 }, y: false },
     scales: {
@@ -48,7 +57,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
     },
     axes: props.spark
       ? [{ show: false }, { show: false }]
-      : [{ ...axis, size: 34 }, { ...axis, size: 52, values: (_u, ticks) => ticks.map(format) }],
+      : [{ ...axis, size: 26, values: (_u, ticks, _i, _space, step) => ticks.map((at) => clock(at, step)) }, { ...axis, size: 52, values: (_u, ticks) => ticks.map(format) }],
     series: [
       { value: (_u, at) => (at ? new Date(at * 1000).toLocaleTimeString(undefined, { hour12: false }) : '–') },
       ...props.series.map((series, i) => {

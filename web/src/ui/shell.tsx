@@ -228,7 +228,7 @@ function Navigation({ open, onGo }: { open: boolean; onGo: () => void }) {
         <div class="row">
           <ThemeChoice />
           <Button kind="quiet" small icon="help" label="Keyboard shortcuts" onClick={() => (helpOpen.value = true)} />
-          {!who.operator && <Button kind="quiet" small icon="secrets" label="Act as the operator" onClick={() => (operatorOpen.value = true)} />}
+          {!who.operator && !who.readOnly && <Button kind="quiet" small icon="secrets" label="Act as the operator" onClick={() => (operatorOpen.value = true)} />}
           <span class="grow faint ellipsis">{who.version}</span>
           <Button kind="quiet" small icon="logout" label="Log out" onClick={() => void logout()} />
         </div>
