@@ -52,7 +52,7 @@ MAY_USE = {
     "tools": "lib/base lib/guard lib/mcp lib/http lib/rpc wire tools/catalogue tools/helpers",
     "serve/daemon": "lib/base lib/http lib/pki wire keeper keeper/disk serve/keeper serve/secrets serve/secrets/shell "
     "serve/store serve/template serve/egress serve/sandbox serve/telemetry serve/edge serve/web serve/api serve/template/build",
-    "cli": "lib/base lib/mcp lib/web keeper serve/daemon tools",
+    "cli": "lib/base lib/mcp lib/rpc lib/web wire keeper serve/daemon tools",
 }
 
 # Headers of a folder that other rooms may include, where not all are.

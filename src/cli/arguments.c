@@ -205,13 +205,14 @@ static int flag_take(struct cli *cli, int argc, char **argv, int *i, int *kept)
 static int options_take(struct cli *cli, int argc, char **argv, int *kept)
 {
     int code = CLI_OK, words = 0, plain = cli->command->plain_words;
+    int plain_max = plain == PLAIN_NONE ? 0 : plain > 0 ? plain : WORDS_ANY;
     int i = 1;
 
     *kept = 1;
     for (; code == CLI_OK && i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (argv[i][0] == '-' && argv[i][1]) {
             code = flag_take(cli, argc, argv, &i, kept);
-        } else if (plain > 0 && words == plain) {
+        } else if (words == plain_max) {
             break;
         } else {
             words++;

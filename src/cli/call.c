@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/terminal_text.h"
 #include "lib/base/buf.h"
 #include "lib/base/encode.h"
@@ -18,7 +19,7 @@
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
     TOKEN_BYTES = 256,
-    PATH_BYTES_MAX = 2048,
+    PATH_BYTES_MAX = 16 * 1024,
     HEADER_BYTES_MAX = 8192,
     AGENT_PORT = 49983,
 };
@@ -93,11 +94,14 @@ struct curl_slist *header_add(struct curl_slist *headers, const char *name, stru
 
 struct curl_slist *endpoint_headers(const struct endpoint *endpoint)
 {
-    bool admin = endpoint->admin[0] != '\0';
-    struct curl_slist *headers = header_add(NULL, admin ? "x-admin-token" : "x-api-key",
-                                            str_of(admin ? endpoint->admin : endpoint->key));
+    struct curl_slist *headers = header_add(NULL, "content-type", STR("application/json"));
 
-    headers = header_add(headers, "content-type", STR("application/json"));
+    if (endpoint->admin[0]) {
+        headers = header_add(headers, "x-admin-token", str_of(endpoint->admin));
+    }
+    if (endpoint->key[0] || !endpoint->admin[0]) {
+        headers = header_add(headers, "x-api-key", str_of(endpoint->key));
+    }
     return header_add(headers, "expect", STR("")); /* a daemon that refuses says so at once */
 }
 
@@ -145,6 +149,8 @@ struct call {
     bool verbatim; /* control characters stay as they are */
     int file;      /* the body to send, from its position; or the file that keeps the answer */
     int64_t file_bytes;
+    int64_t file_sent;
+    struct progress progress;
     bool keeps;
 };
 
@@ -243,9 +249,11 @@ static int call_perform(struct call *call, const struct endpoint *endpoint, json
 
 static size_t on_read(char *into, size_t size, size_t n, void *ctx)
 {
-    const struct call *call = ctx;
+    struct call *call = ctx;
     ssize_t got = read(call->file, into, size * n);
 
+    call->file_sent += got > 0 ? got : 0;
+    progress_tell(&call->progress, call->file_sent, call->file_bytes);
     return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
 }
 
@@ -309,7 +317,10 @@ int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd, in
     headers = header_add(headers, "content-type", STR("application/octet-stream"));
     scoped_json *answer = NULL;
 
-    return call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);
+    progress_begin(&call.progress, true);
+    int r = call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);
+    progress_end(&call.progress);
+    return r;
 }
 
 /* Below a domain the API and each sandbox have names of their own; at a plain address headers say
@@ -413,7 +424,9 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
 {
     struct call call = {.line = line, .line_ctx = ctx};
     json_t *answer = NULL;
-    int r = call_run(&call, endpoint, "GET", path, endpoint_headers(endpoint), NULL, &answer, err);
+    struct curl_slist *headers =
+        header_add(endpoint_headers(endpoint), "Accept", STR("application/x-ndjson"));
+    int r = call_run(&call, endpoint, "GET", path, headers, NULL, &answer, err);
 
     json_decref(answer);
     return r;

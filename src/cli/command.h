@@ -61,7 +61,7 @@ enum command_group {
     GROUP_DAEMON,
 };
 
-enum { WORDS_ANY = 4096 };
+enum { WORDS_ANY = 4096, PLAIN_NONE = -1 };
 
 struct command {
     const char *name;
@@ -72,7 +72,8 @@ struct command {
     unsigned bits;
     int words_min, words_max; /* after its name; with sub-commands: theirs count */
     /* After that many words the rest belongs to another program and is not read: cli->rest. 0: all
-     * is read. What comes behind "--" is never read. */
+     * is read; PLAIN_NONE: the first word belongs to it already. What comes behind "--" is never
+     * read. */
     int plain_words;
     enum takes takes;              /* its words */
     const char *choices;           /* what its words can be: "all|none", or NULL */

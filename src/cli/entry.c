@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/terminal_text.h"
 #include "lib/base/id.h"
 #include "lib/base/json.h"
 
@@ -16,12 +17,11 @@ bool entry_id_ok(const char *id)
 
 void entry_put(const char *text)
 {
-    for (; text && *text; text++) {
-        bool beyond = (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] >= 0x80 &&
-                      (unsigned char)text[1] <= 0x9f;
+    while (text && *text) {
+        size_t n = terminal_control_len(text);
 
-        (void)putchar((unsigned char)*text < ' ' || *text == 0x7f || beyond ? '?' : *text);
-        text += beyond;
+        (void)putchar(n > 0 ? '?' : *text);
+        text += n > 0 ? n : 1;
     }
 }
 

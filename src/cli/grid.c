@@ -6,6 +6,7 @@
 #include <wchar.h>
 
 #include "cli/cli.h"
+#include "cli/terminal_text.h"
 #include "lib/base/alloc.h"
 
 enum { GAP = 2, COLUMN_MIN = 8, CELL_BYTES = 1024, COLUMNS_MAX = 24 };
@@ -22,13 +23,6 @@ void grid_fini(struct grid *grid)
 
 /* ---- characters ---- */
 
-/* Marks that turn the direction of writing around: a name could pass for another. */
-static bool turns(wchar_t c)
-{
-    return c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-           (c >= 0x2066 && c <= 0x2069);
-}
-
 /* Reads a character, and how many columns it takes; the bytes that it has. -1: it is not shown. */
 static size_t character(const char *text, int *width)
 {
@@ -36,11 +30,16 @@ static size_t character(const char *text, int *width)
     wchar_t c = 0;
     size_t n = mbrtowc(&c, text, strlen(text), &state);
 
+    size_t control = terminal_control_len(text);
+    if (control > 0) {
+        *width = -1;
+        return control;
+    }
     if (n == (size_t)-1 || n == (size_t)-2 || n == 0) {
         *width = -1;
         return 1;
     }
-    *width = turns(c) ? -1 : wcwidth(c);
+    *width = wcwidth(c);
     return n;
 }
 

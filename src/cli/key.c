@@ -7,12 +7,15 @@
 #include "lib/base/str.h"
 
 static const struct grid_column columns[] = {
-    {.title = "ID"}, {.title = "KEY"}, {.title = "CREATED"}, {.title = "NAME", .shrinks = true}};
+    {.title = "ID"},  {.title = "KEY"}, {.title = "CREATED"}, {.title = "NAME", .shrinks = true},
+    {.title = "MAY"},
+};
 
 static int key_create(const struct cli *cli, const struct endpoint *endpoint, const char *name,
                       struct err *err)
 {
-    scoped_json *body = json_pack("{s:s}", "name", name);
+    bool read_only = cli_has(cli, "--read-only");
+    scoped_json *body = json_pack("{s:s, s:b}", "name", name, "readOnly", read_only);
     scoped_json *answer = NULL;
 
     if (!body) {
@@ -39,6 +42,7 @@ static void row_add(struct grid *grid, const json_t *key)
               answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"));
     grid_add(grid, json_text_of(key, "createdAt"));
     grid_add(grid, json_text_of(key, "name"));
+    grid_add(grid, json_is_true(json_object_get(key, "readOnly")) ? "read" : "all");
 }
 
 static int key_list(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
@@ -83,6 +87,7 @@ static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, co
     (void)!endpoint_find(cli, &before, &ignored);
     int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
     if (r == 0) {
+        cli_print_done(cli, NULL, id);
         tell_of_rotation(cli, &before);
     }
     return r;
@@ -107,20 +112,26 @@ static int key(struct cli *cli)
 }
 
 static const struct subcommand key_subs[] = {
-    {"create", "NAME", "creates a key and prints it", 1, 1, COMMAND_JSON | COMMAND_QUIET,
-     TAKES_TEXT},
+    {"create", "NAME [--read-only]", "creates a key and prints it", 1, 1,
+     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"list", "", "lists keys without their secrets", 0, 0, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {.name = NULL},
+};
+
+static const struct option key_options[] = {
+    {.name = "--read-only", .of = "create", .help = "the key may look, and change nothing"},
     {.name = NULL},
 };
 
 const struct command row_key = {
     .name = "key",
-    .args = "create NAME | list | revoke ID",
+    .args = "create NAME [--read-only] | list | revoke ID",
     .summary = "creates, lists and revokes API keys",
     .run = key,
     .group = GROUP_ACCOUNTS,
+    .options = key_options,
     .subs = key_subs,
     .examples = "export E2B_API_KEY=$(atoll key create laptop)",
 };

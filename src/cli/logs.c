@@ -114,7 +114,7 @@ static int logs(struct cli *cli)
 
 static const struct option options[] = {
     {.name = "--follow", .letter = "-f", .help = "print new lines as they come"},
-    {.name = "--search", .value = "TEXT", .help = "lines with this text only"},
+    {.name = "--search", .value = "TEXT", .help = "lines with this text in their message only"},
     {.name = "--level",
      .value = "LEVEL",
      .help = "the lowest level: debug, info, warn or error",

@@ -2,19 +2,40 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/alloc.h"
 
+/* Marks that turn the direction of writing around: U+200E, U+200F, U+202A to U+202E, U+2066 to
+ * U+2069. */
+static bool turns(const unsigned char *at)
+{
+    bool first = at[0] == 0xe2 && at[1] == 0x80 &&
+                 (at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xaa && at[2] <= 0xae));
+
+    return first || (at[0] == 0xe2 && at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
+}
+
+size_t terminal_control_len(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+
+    if ((at[0] && at[0] < ' ') || at[0] == 0x7f) {
+        return 1;
+    }
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
+        return 2;
+    }
+    return turns(at) ? 3 : 0;
+}
+
 void terminal_text_clean(char *text)
 {
-    for (unsigned char *at = (unsigned char *)text; *at; at++) {
-        bool ascii = (*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7f;
-        bool beyond = at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+    for (char *at = text; *at; at++) {
+        size_t n = *at == '\n' || *at == '\t' ? 0 : terminal_control_len(at);
 
-        if (ascii || beyond) {
-            at[0] = '?';
-            at[beyond] = '?';
-        }
+        (void)memset(at, '?', n);
+        at += n > 0 ? n - 1 : 0;
     }
 }
 
@@ -22,8 +43,10 @@ static void string_clean(json_t *value)
 {
     char *text = xstrdup(json_string_value(value));
 
-    terminal_text_clean(text);
-    (void)json_string_set(value, text);
+    if (text) {
+        terminal_text_clean(text);
+        (void)json_string_set(value, text);
+    }
     free(text);
 }
 

@@ -10,8 +10,13 @@
 
 #include <jansson.h>
 
-/* Every control character but the end of a line and the tab becomes a question mark, also those
- * beyond ASCII (U+0080 to U+009F in UTF-8). */
+/* The bytes of a control character at the beginning of a text: of ASCII, of U+0080 to U+009F, or
+ * one that turns the direction of writing around, so that a name could pass for another. 0: there
+ * is none. */
+size_t terminal_control_len(const char *text);
+
+/* Each byte of a control character becomes a question mark, but for the end of a line and the tab.
+ */
 void terminal_text_clean(char *text);
 
 /* The same in every text of a value. Returns it; NULL is fine. */

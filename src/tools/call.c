@@ -253,6 +253,27 @@ static int output_check(const struct tool_call *call, json_t *out, struct err *e
     return 0;
 }
 
+/* For the audit log: which tool was called, and what came of it. The API records the calls that the
+ * tool made itself. A call that was cancelled cannot ask any more, and is not told of. */
+static void call_report(struct tool_call *call, int error, const struct err *why)
+{
+    const char *sandbox = json_string_of(call->input, "sandbox_id");
+    struct err err;
+
+    if (!call->tool || call->cancelled) {
+        return;
+    }
+    scoped_json *body = json_pack("{s:s, s:s}", "name", call->tool->name, "sandbox",
+                                  sandbox && strlen(sandbox) < ID_UUID_LEN ? sandbox : "");
+    if (body && error < 0) {
+        (void)json_object_set_new(body, "status", json_integer(call_status_of(error)));
+        (void)json_object_set_new(body, "error", json_sentence(why->msg));
+    }
+    if (call_internal(call, "POST", "/internal/tool-calls", body, NULL, &err) < 0) {
+        log_warn("%s is missing in the audit log: %s", call->tool->name, err.msg);
+    }
+}
+
 static void call_main(void *arg)
 {
     struct tool_call *call = arg;
@@ -261,6 +282,7 @@ static void call_main(void *arg)
 
     call->fiber = fiber_self();
     int r = call->run(call, call->input, &out, &err);
+    call_report(call, r, &err);
     call->fiber = NULL;
     if (r >= 0) {
         r = output_check(call, out, &err);

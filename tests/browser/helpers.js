@@ -2,6 +2,7 @@
 // beside it, pictures. A page fails its test when its Content-Security-Policy was broken, when it
 // threw, or when it spoke to anybody but the daemon.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { chromium } from 'playwright-core';
@@ -57,7 +58,7 @@ async function killAll() {
 const problems = new WeakMap();
 
 /** A new page of a new browser profile. Options are those of Playwright's contexts. */
-export async function open(options = {}) {
+export async function open({ web = WEB, ...options } = {}) {
   const context = await browser.newContext({ viewport: WIDE, colorScheme: 'dark', ...options });
   const page = await context.newPage();
   const found = [];
@@ -68,7 +69,7 @@ export async function open(options = {}) {
   });
   page.on('request', (request) => {
     const url = new URL(request.url());
-    if (/^(https?|wss?):$/.test(url.protocol) && url.host !== new URL(WEB).host) found.push(`a request to ${url.host}`);
+    if (/^(https?|wss?):$/.test(url.protocol) && url.host !== new URL(web).host) found.push(`a request to ${url.host}`);
   });
   page.on('dialog', (dialog) => {
     found.push(`a script opened a dialog: ${dialog.message()}`);
@@ -84,11 +85,12 @@ export async function close(page) {
   assert.deepEqual(found, []);
 }
 
-/** A page that is logged in, at a path of the dashboard. */
+/** A page that is logged in, at a path of the dashboard. `prepare` gets it before anything is loaded. */
 export async function enter(path = '/', options = {}) {
-  const { key = KEY, ...rest } = options;
+  const { key = KEY, prepare, ...rest } = options;
   const page = await open(rest);
-  await page.goto(`${WEB}/#${path}`);
+  await prepare?.(page);
+  await page.goto(`${options.web ?? WEB}/#${path}`);
   if (!process.env.ATOLL_WEB_URL) {
     await page.getByLabel('API key').fill(key);
     await page.getByRole('button', { name: 'Log in' }).click();
@@ -101,6 +103,18 @@ export async function enter(path = '/', options = {}) {
 export async function shot(page, name) {
   await page.waitForTimeout(150); // what fades in has done so
   await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+}
+
+const axe = readFileSync(new URL('node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+
+/** Fails when axe finds what shuts out people with a screen reader, a keyboard or weak eyes. */
+export async function accessible(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const bad = found.violations
+    .filter((one) => ['serious', 'critical'].includes(one.impact))
+    .flatMap((one) => one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 160)} (${node.failureSummary?.split('\n')[1]?.trim()})`));
+  assert.deepEqual(bad, []);
 }
 
 /** Waits until a condition is true, at most 20 s. */

@@ -1,7 +1,8 @@
 // Logging in: by key, by link, what is refused, a session that has ended, the headers of the page.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { api, API, close, enter, KEY, open, shot, useBrowser, WEB } from './helpers.js';
+import { accessible, api, API, close, enter, KEY, open, shot, useBrowser, WEB } from './helpers.js';
 
 useBrowser();
 
@@ -13,8 +14,10 @@ test('a page for somebody who is not logged in', async () => {
   await page.getByLabel('API key').waitFor();
   assert.equal(await page.getByRole('button', { name: 'Log in' }).isDisabled(), true);
   assert.match(await page.locator('main').innerText(), /atoll open[\s\S]*atoll key create/);
+  await accessible(page);
   await shot(page, 'login');
   await page.emulateMedia({ colorScheme: 'light' });
+  await accessible(page);
   await shot(page, 'login-light');
   await close(page);
 });
@@ -88,6 +91,38 @@ test('logging out ends the session', async () => {
   await page.getByLabel('API key').waitFor();
   await page.reload();
   await page.getByLabel('API key').waitFor();
+  await close(page);
+});
+
+test('a key that may only read sees no button that would be refused', async () => {
+  const made = await api('POST', '/api-keys', { name: 'reader', readOnly: true });
+  const page = await enter('/sandboxes', { key: made.key });
+  await page.getByText('read only').waitFor();
+  await page.getByRole('grid', { name: 'Sandboxes' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Create sandbox' }).count(), 0);
+  assert.equal(await page.getByLabel('Select all rows').count(), 0);
+  await page.keyboard.press('c');
+  assert.equal(await page.getByRole('dialog').count(), 0);
+  await shot(page, 'read-only');
+  await api('DELETE', `/api-keys/${made.id}`);
+  await page.getByLabel('API key').waitFor(); // a session ends with its key
+  await close(page);
+});
+
+test('an admin key adds the rights of the operator', async () => {
+  const made = execFileSync(`${process.env.ATOLL_BUILD}/atoll`, ['admin-key', 'create', 'browser', '--data', process.env.ATOLL_DATA], { encoding: 'utf8' });
+  const key = /\S{20,}/.exec(made)[0];
+  const page = await enter('/');
+  await page.getByRole('button', { name: 'Act as the operator' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Act as the operator' });
+  await dialog.getByLabel('Admin key').fill('no such key');
+  await dialog.getByRole('button', { name: 'Add the rights' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await accessible(page);
+  await shot(page, 'operator');
+  await dialog.getByLabel('Admin key').fill(key);
+  await dialog.getByRole('button', { name: 'Add the rights' }).click();
+  await page.locator('nav').getByText('operator', { exact: true }).waitFor();
   await close(page);
 });
 

@@ -1,7 +1,8 @@
 // The list of sandboxes: live, filtered, hostile, long, by keyboard, in a narrow window.
 import assert from 'node:assert/strict';
+import { connect, createServer } from 'node:net';
 import { test } from 'node:test';
-import { api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { accessible, api, API, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
 
 useBrowser();
 
@@ -29,6 +30,66 @@ test('the list follows what happens, without being asked', async () => {
   await close(page);
 });
 
+test('without a stream of events the page says so, and asks', async () => {
+  const page = await enter('/sandboxes', {
+    prepare: (page) =>
+      page.route('**/events/sandboxes?follow=true*', (route) => route.fulfill({ status: 404, json: { code: 404, message: 'no such route' } })),
+  });
+  await page.locator('nav').getByText('Asking every 3 s').waitFor();
+  const id = await sandbox();
+  await row(page, id).getByText('running').waitFor();
+  await api('DELETE', `/sandboxes/${id}`);
+  await row(page, id).waitFor({ state: 'detached' });
+  await close(page);
+});
+
+/* A line to the daemon that can be cut. */
+async function wire() {
+  const to = new URL(API);
+  const open = new Set();
+  const server = createServer((near) => {
+    const far = connect(Number(to.port), to.hostname);
+    for (const end of [near, far]) {
+      open.add(end);
+      end.on('error', () => {});
+      end.on('close', () => {
+        near.destroy();
+        far.destroy();
+        open.delete(end);
+      });
+    }
+    near.pipe(far).pipe(near);
+  });
+  const listen = (port) => new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
+  await listen(0);
+  const { port } = server.address();
+  const cut = () =>
+    new Promise((resolve) => {
+      server.close(resolve);
+      for (const end of open) end.destroy();
+    });
+  return { url: `http://127.0.0.1:${port}`, cut, mend: () => listen(port) };
+}
+
+test('a stream that broke goes on behind the last event', async () => {
+  const line = await wire();
+  const page = await enter('/sandboxes', { web: line.url });
+  const feed = page.locator('nav .feed');
+  const is = (state) => until(`events are ${state}`, async () => (await feed.getAttribute('data-feed')) === state);
+  await is('live');
+  const first = await sandbox();
+  await row(page, first).waitFor();
+  await line.cut();
+  await is('connecting');
+  const missed = await sandbox();
+  await line.mend();
+  await is('live');
+  await row(page, missed).waitFor();
+  await row(page, first).waitFor();
+  await close(page);
+  await line.cut();
+});
+
 test('a sandbox is created in the dialog, with metadata, environment and a network', async () => {
   const page = await enter('/sandboxes');
   await page.getByRole('button', { name: 'Create sandbox' }).click();
@@ -42,6 +103,7 @@ test('a sandbox is created in the dialog, with metadata, environment and a netwo
   await dialog.getByLabel('Metadata: value 1').fill('in the browser');
   await dialog.getByLabel('Network').selectOption('some');
   await dialog.getByLabel('It may reach').fill('pypi.org 10.1.0.0/16');
+  await accessible(page);
   await shot(page, 'sandboxes-create');
   await dialog.getByRole('button', { name: 'Create' }).click();
   await dialog.waitFor({ state: 'detached' });
@@ -151,6 +213,7 @@ test('ten thousand rows stay usable', async () => {
   const page = await withMany();
   assert.ok((await grid(page).getByRole('row').count()) < 100, 'only the rows in view are drawn');
   assert.equal(await grid(page).getAttribute('aria-rowcount'), '10001');
+  await accessible(page);
   await shot(page, 'sandboxes-many');
   await page.getByLabel('Filter by any text').fill('run-9999');
   await page.getByText('1 row', { exact: true }).waitFor();
@@ -202,6 +265,7 @@ test('the keyboard is enough', async () => {
 test('light colours, kept after a reload', async () => {
   const page = await withMany({ colorScheme: 'light' });
   assert.equal(await page.locator('html').getAttribute('data-theme'), 'light');
+  await accessible(page);
   await shot(page, 'sandboxes-light');
   await page.getByRole('button', { name: /Colours as the system/ }).click();
   await page.getByRole('button', { name: /Light colours/ }).click();
@@ -214,6 +278,7 @@ test('light colours, kept after a reload', async () => {
 
 test('a narrow window has a drawer, and nothing is cut off', async () => {
   const page = await withMany({ viewport: { width: 390, height: 780 } });
+  await accessible(page);
   await shot(page, 'sandboxes-narrow');
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 390, `the page is ${wide} px wide`);

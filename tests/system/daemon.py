@@ -219,9 +219,10 @@ class Daemon:
 
 
 @contextmanager
-def running(*settings):
+def running(*settings, environment=None):
     """A daemon that has started, and of which nothing is left afterwards."""
     daemon = Daemon(*settings)
+    daemon.environment |= environment or {}
     try:
         daemon.start()
         yield daemon

@@ -151,6 +151,28 @@ static void bytes_that_are_no_text(void)
     CHECK_INT(edge_route(&req, "example.com", &target), EDGE_NOT_OURS);
 }
 
+/* With the dashboard's token the headers count with every name of the daemon, but for that of a
+ * sandbox. */
+static void a_page_uses_headers_with_every_name(void)
+{
+    static const char *const own[] = {"api.example.com", "example.com", "myhost", "127.0.0.1:3000",
+                                      "my-dashboard.corp.net"};
+    const struct http_header headers[] = {{STR("e2b-sandbox-id"), STR(ID)},
+                                          {STR("e2b-sandbox-port"), STR("8000")},
+                                          {STR("x-atoll-csrf"), STR("agent")}};
+    struct http_request req = {.headers = headers, .headers_n = countof(headers)};
+    struct edge_target target;
+
+    for (size_t i = 0; i < countof(own); i++) {
+        req.authority = str_of(own[i]);
+        CHECK_INT(edge_route(&req, "example.com", &target), EDGE_OURS);
+        CHECK(target.by_headers && target.port == 8000 && str_eq(target.id, STR(ID)));
+    }
+    req.authority = STR("80-iother.example.com");
+    CHECK_INT(edge_route(&req, "example.com", &target), EDGE_OURS);
+    CHECK(!target.by_headers && target.port == 80 && str_eq(target.id, STR("iother")));
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -158,6 +180,7 @@ int main(void)
         {"repeated headers are refused", repeated_headers_are_refused},
         {"what named the sandbox is told", what_named_the_sandbox_is_told},
         {"bytes that are no text", bytes_that_are_no_text},
+        {"a page uses headers with every name", a_page_uses_headers_with_every_name},
     };
 
     return check_run(tests, countof(tests));

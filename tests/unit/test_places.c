@@ -201,6 +201,11 @@ static void a_terminal_gets_no_control_characters(void)
 
     terminal_text_clean(text);
     CHECK_STR(text, "a?[2Jb????c\xc3\xa9\td\ne\xc2");
+    char turned[] = "a\xe2\x80\xae"
+                    "b\xe2\x81\xa6"
+                    "c\xe2\x80\xa6";
+    terminal_text_clean(turned);
+    CHECK_STR(turned, "a???b???c\xe2\x80\xa6"); /* an ellipsis is no control character */
     CHECK(terminal_json_clean(value) == value);
     CHECK_STR(json_string_value(json_array_get(json_object_get(value, "list"), 0)), "x?y");
     CHECK_STR(json_string_value(json_object_get(json_object_get(value, "in"), "name")), "??z");

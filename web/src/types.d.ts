@@ -4,8 +4,10 @@ declare module '@novnc/novnc' {
     scaleViewport: boolean;
     resizeSession: boolean;
     viewOnly: boolean;
+    background: string;
     focus(): void;
     disconnect(): void;
+    sendCredentials(credentials: { username?: string; password?: string; target?: string }): void;
     clipboardPasteFrom(text: string): void;
     sendCtrlAltDel(): void;
   }

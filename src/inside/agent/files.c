@@ -17,6 +17,7 @@
 
 enum {
     PARAM_BYTES_MAX = HTTP_TARGET_BYTES_MAX,
+    FILES_MODE_MAX = 0777,
     ERROR_TEXT_MAX = 4096,
     ERROR_BODY_MAX = 32 * 1024, /* the text, escaped at its worst */
 };
@@ -26,9 +27,10 @@ const char agent_tag_control[] = "control";
 
 /* Parameters of the query; at == NULL: absent. */
 struct params {
-    struct buf path, username, signature, expiry;
-    bool has_path, has_username, has_signature, has_expiry;
+    struct buf path, username, signature, expiry, mode;
+    bool has_path, has_username, has_signature, has_expiry, has_mode;
     int64_t expiry_s;
+    mode_t mode_bits;
 };
 
 static void params_fini(struct params *p)
@@ -37,6 +39,7 @@ static void params_fini(struct params *p)
     buf_fini(&p->username);
     buf_fini(&p->signature);
     buf_fini(&p->expiry);
+    buf_fini(&p->mode);
 }
 
 void files_request_free(struct files_request *req)
@@ -141,19 +144,38 @@ static int expiry_parse(struct params *p, struct err *err)
     return 0;
 }
 
+/* Octal, as chmod takes it. */
+static int mode_parse(struct params *p, struct err *err)
+{
+    char text[8];
+
+    if (!p->has_mode) {
+        return 0;
+    }
+    if (!str_copy(text, sizeof(text), buf_str(&p->mode)) || !*text ||
+        text[strspn(text, "01234567")] || strtoul(text, NULL, 8) > FILES_MODE_MAX) {
+        return err_set(err, EINVAL, "mode must be an octal number of at most 777");
+    }
+    p->mode_bits = (mode_t)strtoul(text, NULL, 8);
+    return 0;
+}
+
 static int params_read(struct str query, struct params *p, struct err *err)
 {
     buf_init(&p->path, PARAM_BYTES_MAX);
     buf_init(&p->username, PARAM_BYTES_MAX);
     buf_init(&p->signature, PARAM_BYTES_MAX);
     buf_init(&p->expiry, PARAM_BYTES_MAX);
+    buf_init(&p->mode, PARAM_BYTES_MAX);
     if (param_read(query, "path", &p->path, &p->has_path, err) < 0 ||
         param_read(query, "username", &p->username, &p->has_username, err) < 0 ||
         param_read(query, "signature", &p->signature, &p->has_signature, err) < 0 ||
-        param_read(query, "signature_expiration", &p->expiry, &p->has_expiry, err) < 0) {
+        param_read(query, "signature_expiration", &p->expiry, &p->has_expiry, err) < 0 ||
+        param_read(query, "mode", &p->mode, &p->has_mode, err) < 0) {
         return -EINVAL;
     }
-    return expiry_parse(p, err);
+    int r = expiry_parse(p, err);
+    return r < 0 ? r : mode_parse(p, err);
 }
 
 static int authorize(const struct agent *agent, const struct http_request *http,
@@ -245,6 +267,8 @@ static struct files_request *request_admit(struct agent *agent, struct http_exch
     req->ex = ex;
     req->workdir = agent->default_workdir ? copy_of(str_of(agent->default_workdir)) : NULL;
     req->path = p.has_path ? copy_of(buf_str(&p.path)) : NULL;
+    req->has_mode = p.has_mode && !p.has_signature; /* a signature does not cover it */
+    req->mode = p.mode_bits;
     return req;
 }
 

@@ -23,6 +23,8 @@ struct files_request {
     char *workdir;              /* the default one, or NULL */
     char *path;                 /* as in the query, decoded; NULL: none */
     struct volume_terms *terms; /* of a file in a volume; NULL: /files */
+    bool has_mode;              /* of an upload: its files get `mode` */
+    mode_t mode;
 };
 
 void files_request_free(struct files_request *req);

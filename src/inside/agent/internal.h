@@ -63,7 +63,8 @@ struct agent {
     struct agent_limits limits;
     size_t output_kept_bytes; /* of each process while nobody reads it */
 
-    size_t looks; /* lists of processes and ports that are being made (proc_routes.c) */
+    unsigned tunnels_n; /* tunnel.h */
+    size_t looks;       /* lists of processes and ports that are being made (proc_routes.c) */
 
     struct rlimit nofile; /* the limit that processes are started with; the agent's own is raised */
 };

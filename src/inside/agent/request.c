@@ -2,6 +2,7 @@
  * Paths are compared as they are: nothing is decoded or normalized before. */
 #include "inside/agent/files.h"
 #include "inside/agent/internal.h"
+#include "inside/agent/tunnel.h"
 #include "inside/agent/volume.h"
 #include "lib/base/encode.h"
 #include "lib/http/cors.h"
@@ -41,7 +42,7 @@ void agent_request(void *ctx, struct http_exchange *ex)
                      "if supported");
     } else if (!volume_handle(agent, ex) && !process_handle(agent, ex) &&
                !filesystem_handle(agent, ex) && !files_handle(agent, ex) &&
-               !system_handle(agent, ex) && !proc_handle(agent, ex)) {
+               !tunnel_handle(agent, ex) && !system_handle(agent, ex) && !proc_handle(agent, ex)) {
         files_refuse(ex, 404, "there is nothing at this path");
     }
 }

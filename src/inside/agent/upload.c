@@ -30,6 +30,8 @@ struct upload {
     const char *path;    /* the request's; NULL: parts name their own */
     struct metadata metadata;
     const struct volume_terms *terms; /* the request's; NULL: /files */
+    bool has_mode;
+    mode_t mode;
     int64_t content_length;
 
     bool gzipped;
@@ -82,6 +84,9 @@ static int target_open(struct upload *up, struct str path, struct err *err)
     r = up->terms ? volume_prepare(resolved, up->terms, err) : 0;
     if (r == 0) {
         r = atomic_file_open(&target->file, resolved, owner, err);
+    }
+    if (r == 0 && up->has_mode) {
+        target->file.mode = up->mode;
     }
     if (r == 0 && up->terms) {
         target->file.mode = up->terms->mode;
@@ -198,6 +203,8 @@ struct upload *upload_new(const struct files_request *req, const struct http_req
     up->workdir = req->workdir;
     up->path = req->path;
     up->terms = req->terms;
+    up->has_mode = req->has_mode;
+    up->mode = req->mode;
     up->content_length = http->content_length;
     if (decoding_choose(up, http, err) < 0 || metadata_of_headers(http, &up->metadata, err) < 0 ||
         kind_choose(up, http, err) < 0) {

@@ -24,12 +24,22 @@ int64_t clock_mono_ms(void)
     return clock_ms(CLOCK_MONOTONIC);
 }
 
-int64_t clock_mono_us(void)
+static int64_t clock_us(clockid_t id)
 {
     struct timespec ts;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    (void)clock_gettime(id, &ts);
     return (int64_t)ts.tv_sec * US_PER_S + ts.tv_nsec / NS_PER_US;
+}
+
+int64_t clock_mono_us(void)
+{
+    return clock_us(CLOCK_MONOTONIC);
+}
+
+int64_t clock_wall_us(void)
+{
+    return clock_us(CLOCK_REALTIME);
 }
 
 int64_t clock_wall_ms(void)

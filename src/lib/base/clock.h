@@ -14,6 +14,7 @@ enum {
 int64_t clock_mono_ms(void);
 int64_t clock_mono_us(void); /* for measuring what takes less than a millisecond */
 int64_t clock_wall_ms(void);
+int64_t clock_wall_us(void);
 
 /* RFC 3339 in UTC with milliseconds. */
 void clock_stamp(int64_t wall_ms, char out[CLOCK_STAMP_BYTES]);

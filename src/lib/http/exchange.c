@@ -99,6 +99,7 @@ void http_write(struct http_exchange *ex, const void *data, size_t len)
         return;
     }
     assert(ex->status && !ex->finished);
+    ex->bytes_out += len;
     ex->ops->write(ex, data, len);
     if (http_writable(ex) == 0) {
         ex->blocked = true;
@@ -145,10 +146,22 @@ void http_exchange_fail(struct http_exchange *ex, int error)
     }
 }
 
+static void tell_watch(struct http_exchange *ex)
+{
+    const struct http_carried carried = {ex->status, ex->error, ex->bytes_in, ex->bytes_out};
+    struct http_note *note = ex->note;
+
+    ex->note = NULL;
+    if (note) {
+        ex->noted(note, &ex->request, &carried);
+    }
+}
+
 void http_exchange_end(struct http_exchange *ex)
 {
     assert(ex->over && ex->handler);
     ex->handler->on_end(ex->ctx, ex->error);
+    tell_watch(ex);
     give_back(ex);
 }
 
@@ -156,6 +169,7 @@ void http_exchange_body(struct http_exchange *ex, const char *data, size_t len)
 {
     assert(len <= ex->credit);
     ex->credit -= len;
+    ex->bytes_in += len;
     if (ex->handler->on_body && len) {
         ex->handler->on_body(ex->ctx, data, len);
     }
@@ -188,4 +202,41 @@ bool http_exchange_stalled(struct http_exchange *ex, bool owed, int64_t now_ms, 
         ex->moved_ms = now_ms;
     }
     return stall_ms > 0 && now_ms - ex->moved_ms >= stall_ms;
+}
+
+/* ---- notes ---- */
+
+void http_watch(struct http_exchange *ex, struct http_note *note,
+                void (*ended)(struct http_note *note, const struct http_request *req,
+                              const struct http_carried *carried))
+{
+    assert(!ex->handler && !ex->note);
+    ex->note = note;
+    ex->noted = ended;
+}
+
+struct http_note *http_note(const struct http_exchange *ex)
+{
+    return ex->note;
+}
+
+void http_note_account(struct http_exchange *ex, const char *team, const char *key)
+{
+    if (ex->note) {
+        (void)str_copy(ex->note->team, sizeof(ex->note->team), str_of(team));
+        (void)str_copy(ex->note->key, sizeof(ex->note->key), str_of(key));
+    }
+}
+
+void http_note_sandbox(struct http_exchange *ex, const char *id, uint16_t port)
+{
+    if (ex->note) {
+        (void)str_copy(ex->note->sandbox, sizeof(ex->note->sandbox), str_of(id));
+        ex->note->port = port;
+    }
+}
+
+struct trace_place http_note_trace(const struct http_exchange *ex)
+{
+    return ex->note ? ex->note->trace : (struct trace_place){0};
 }

@@ -19,6 +19,7 @@
 #include <uv.h>
 
 #include "lib/http/http.h"
+#include "lib/http/note.h"
 
 struct http_conn;
 struct tls_context;
@@ -60,8 +61,12 @@ struct http_exchange {
     bool blocked;  /* the handler may be waiting for on_credit */
     bool over;     /* nothing but on_end(error) is to come: calls of the handler do nothing */
     int error;
-    int64_t moved_ms;     /* when the peer last did its part: see http_exchange_stalled() */
-    size_t moved_pending; /* what was under way then */
+    int64_t moved_ms;       /* when the peer last did its part: see http_exchange_stalled() */
+    size_t moved_pending;   /* what was under way then */
+    struct http_note *note; /* note.h; NULL: nobody watches */
+    void (*noted)(struct http_note *note, const struct http_request *req,
+                  const struct http_carried *carried);
+    uint64_t bytes_in, bytes_out; /* of the bodies */
 };
 
 /* Marks it over, once. The protocol calls http_exchange_end() from its resume(). */

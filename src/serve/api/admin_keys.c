@@ -104,20 +104,26 @@ struct admin_key *admin_find_text(struct api *api, struct str text, struct err *
     return key;
 }
 
-bool admin_id_works(const struct api *api, const char *id)
+static const struct admin_key *find_id(const struct api *api, const char *id)
 {
     const struct admin_key *key = NULL, *next = NULL;
 
     HASH_ITER (hh, api->admin_keys, key, next) {
         if (strcmp(key->id, id) == 0) {
-            return true;
+            return key;
         }
     }
-    return false;
+    return NULL;
+}
+
+bool admin_id_works(const struct api *api, const char *id)
+{
+    return find_id(api, id) != NULL;
 }
 
 /* A session of the dashboard may have the rights of an admin key, as long as that key exists. */
-static int session_check(struct api *api, const struct http_request *req, struct err *err)
+static int session_check(struct api *api, const struct http_request *req,
+                         const struct admin_key **out, struct err *err)
 {
     struct session *session = NULL;
     struct key *key = NULL;
@@ -128,7 +134,7 @@ static int session_check(struct api *api, const struct http_request *req, struct
             err, EACCES,
             "X-Admin-Token is missing: `atoll admin-key create NAME` makes an admin key");
     }
-    if (r == 0 && !admin_id_works(api, session->admin_key_id)) {
+    if (r == 0 && !(*out = find_id(api, session->admin_key_id))) {
         r = err_set(err, EPERM,
                     "this session does not have the rights of the operator: add an admin key to "
                     "it");
@@ -136,14 +142,16 @@ static int session_check(struct api *api, const struct http_request *req, struct
     return r;
 }
 
-int admin_check(struct api *api, const struct http_request *req, struct err *err)
+int admin_check(struct api *api, const struct http_request *req, const struct admin_key **out,
+                struct err *err)
 {
     struct str text = str_trim(http_header_get(req, "x-admin-token"));
 
     if (!text.at || text.len == 0) {
-        return session_check(api, req, err);
+        return session_check(api, req, out, err);
     }
-    return admin_find_text(api, text, err) ? 0 : -EACCES;
+    *out = admin_find_text(api, text, err);
+    return *out ? 0 : -EACCES;
 }
 
 /* A start without it is better than none: a full disk must not keep the daemon down. */

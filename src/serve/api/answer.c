@@ -9,7 +9,8 @@
 #include "lib/base/log.h"
 #include "serve/api/internal.h"
 
-enum { REAL_DIGITS = 8 }; /* shares and rates: 0.2 and not 0.20000000000000001 */
+enum { STATUS_CLIENT_LEFT = 499 }; /* in the audit log alone, as other servers do */
+enum { REAL_DIGITS = 8 };          /* shares and rates: 0.2 and not 0.20000000000000001 */
 
 void call_header(struct call *call, const char *name, const char *value)
 {
@@ -21,6 +22,8 @@ void call_header(struct call *call, const char *name, const char *value)
 
 void call_free(struct call *call)
 {
+    audit_note_error(call, "the client left before the call was answered");
+    audit_end(call, STATUS_CLIENT_LEFT);
     api_release(call->api);
     free(call);
 }
@@ -58,6 +61,7 @@ void call_json(struct call *call, int status, json_t *body)
 {
     char *text = json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS));
 
+    audit_note_answer(call, body);
     json_decref(body);
     if (!text) {
         abort(); /* made of values that were checked */
@@ -78,6 +82,7 @@ void call_fail_code(struct call *call, int status, const char *error_code, const
 {
     json_t *body = json_object();
 
+    audit_note_error(call, message);
     (void)json_object_set_new(body, "code", code_json(call, status));
     (void)json_object_set_new(body, "message", json_sentence(message));
     if (error_code) {

@@ -193,6 +193,7 @@ static struct call *call_new(struct api *api, struct http_exchange *ex)
     call->api = api;
     call->ex = ex;
     call->begun_us = clock_mono_us();
+    call->trace = http_note_trace(ex);
     api->calls++;
     return call;
 }
@@ -219,13 +220,14 @@ static void charge_by_token(struct call *call)
  * they take nothing from callers that have a key. */
 static const char *account_of(struct api *api, const struct http_request *req)
 {
+    const struct admin_key *admin = NULL;
     struct key *key = NULL;
     struct err err;
 
     if (auth_check(api, req, &key, &err) == 0) {
         return key->team->id;
     }
-    return admin_check(api, req, &err) == 0 ? "admin" : "";
+    return admin_check(api, req, &admin, &err) == 0 ? "admin" : "";
 }
 
 bool api_admit(struct api *api, struct http_exchange *ex)
@@ -285,6 +287,22 @@ static void check(struct call *call)
     }
 }
 
+/* For the access log and traces. */
+static void note(const struct call *call)
+{
+    struct http_note *note = http_note(call->ex);
+    struct str id;
+
+    if (!note || !call->route) {
+        return;
+    }
+    note->route = call->route->path;
+    http_note_account(call->ex, call->team ? call->team->id : "", call->key_id);
+    if (strstr(call->route->path, "/sandboxes/{}") && sandbox_id_cut(call->first, &id)) {
+        (void)str_copy(note->sandbox, sizeof(note->sandbox), id);
+    }
+}
+
 static void handle(struct api *api, struct http_exchange *ex, bool internal)
 {
     const struct http_request *req = http_request(ex);
@@ -304,6 +322,9 @@ static void handle(struct api *api, struct http_exchange *ex, bool internal)
     }
     if (!call->refused) {
         check(call);
+        audit_begin(call);
+        note(call);
+        call->admin = NULL; /* the key may be deleted while the call goes on */
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {
         return;
@@ -347,6 +368,9 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     r = accounts_load(api, err);
     if (r == 0 && options->web_files) {
         r = web_new(options->web_files, options->web_files_n, &api->web, err);
+    }
+    if (r == 0) {
+        r = audit_load(api, err);
     }
     if (r < 0) {
         api_destroy(api);

@@ -41,6 +41,7 @@ struct api_options {
     const char *domain;          /* reported to clients when set by the operator, else NULL */
     uint32_t team_sandboxes_max; /* that a team may have at one time */
     int64_t sandbox_s_max;       /* that a sandbox may live */
+    int64_t audit_days;          /* that a row of the audit log is kept; 0: the default */
     const char *data;            /* the data directory, whose disk GET /nodes shows */
     const char *pool;            /* the file system of sandboxes' disks */
     const char *findings;        /* a file: what this machine lacks, as of the start */
@@ -88,6 +89,9 @@ must_check int api_authenticate(struct api *api, const struct http_request *req,
  * them. The texts of keys are not stored. */
 void api_key_hashes_each(const struct api *api, const char *team_id,
                          void (*each)(void *ctx, const char *hash), void *ctx);
+
+/* All of GET /metrics, for a team; "": nothing of single sandboxes. */
+void api_figures(const struct api *api, const char *team_id, struct prometheus *page);
 
 /* First start: a team "default" with a key, whose text is written to key_path (0600). Does nothing
  * when a team exists and the file holds a key that works; makes a new key when it does not. From

@@ -237,7 +237,7 @@ static int authenticate_admin(struct call *call, const struct http_request *req,
 {
     struct str team = str_trim(http_header_get(req, "x-team-id"));
     char id[ID_UUID_LEN + 1] = "";
-    int r = admin_check(call->api, req, err);
+    int r = admin_check(call->api, req, &call->admin, err);
 
     if (r < 0 || call->route->access == ACCESS_ADMIN) {
         return r;
@@ -291,8 +291,10 @@ static int authenticate_team(struct call *call, const struct http_request *req, 
     }
     /* A key with limits could make itself another without. */
     if (call->route->access == ACCESS_FULL_KEY && limits_any(&key->limits)) {
-        return err_set(err, EPERM,
-                       "this API key has limits: it cannot make, change or delete keys");
+        return err_set(
+            err, EPERM,
+            "this API key has limits: it cannot make, change or delete keys, nor read the "
+            "audit log");
     }
     call->by_session = auth_key_text(req).len == 0;
     return take_key(call, key, err);

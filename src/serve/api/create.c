@@ -127,6 +127,9 @@ static void on_created(void *ctx, struct sandbox *sb, int error, const struct er
         return;
     }
     struct sandbox_info info = sandbox_info(sb);
+    if (call->ex) {
+        http_note_sandbox(call->ex, info.id, 0);
+    }
     templates_spawned(call->api->options.templates, info.template_id, info.created_ms);
     call_json(call, 201, sandbox_json_created(call->api, sb));
 }
@@ -181,6 +184,7 @@ static void start(struct create *create, const struct create_body *asked,
         .metadata = asked->metadata,
         .env_vars = asked->env_vars,
         .options = asked->options,
+        .trace = &create->call->trace,
     };
 
     options_complete(asked->options, create);

@@ -14,6 +14,7 @@ void figures_note(struct call *call, int status)
 
     figures->by_status[(size_t)status / 100 % countof(figures->by_status)]++;
     histogram_add(&figures->latency, clock_mono_us() - call->begun_us);
+    audit_end(call, status);
 }
 
 static void route_labels(size_t i, char out[PROMETHEUS_LABELS_BYTES])
@@ -56,19 +57,28 @@ static void latencies_show(const struct api *api, struct prometheus *page)
     }
 }
 
-void handle_figures(struct call *call, const json_t *body)
+void api_figures(const struct api *api, const char *team_id, struct prometheus *page)
 {
-    const struct api *api = call->api;
-    scoped_buf(text, PROMETHEUS_PAGE_BYTES_MAX);
-
-    (void)body;
-    struct prometheus page = {.out = &text};
-    prometheus_one(&page, "atoll_uptime_seconds", "gauge", "Since the daemon's start.",
+    prometheus_one(page, "atoll_uptime_seconds", "gauge", "Since the daemon's start.",
                    (double)(clock_mono_ms() - api->started_mono_ms) / 1000);
     if (api->options.figures) {
-        api->options.figures(api->options.figures_ctx, call->team->id, &page);
+        api->options.figures(api->options.figures_ctx, team_id, page);
     }
-    requests_show(api, &page);
-    latencies_show(api, &page);
+    prometheus_one(page, "atoll_audit_rows_total", "counter",
+                   "Calls in the audit log, since it began.", (double)api->audit.last);
+    prometheus_one(page, "atoll_audit_dropped_total", "counter",
+                   "Refused calls that were too many for the audit log.",
+                   (double)api->audit.dropped);
+    requests_show(api, page);
+    latencies_show(api, page);
+}
+
+void handle_figures(struct call *call, const json_t *body)
+{
+    scoped_buf(text, PROMETHEUS_PAGE_BYTES_MAX);
+    struct prometheus page = {.out = &text};
+
+    (void)body;
+    api_figures(call->api, call->team->id, &page);
     call_text(call, 200, PROMETHEUS_TYPE, buf_str(&text));
 }

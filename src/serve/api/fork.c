@@ -84,6 +84,7 @@ static void start(struct call *call, struct sandbox *sb, uint32_t count, int64_t
     for (uint32_t i = 0; i < count; i++) {
         (void)json_array_append_new(forks->results, json_null());
     }
+    sandbox_trace(sb, &call->trace);
     sandbox_fork(sb, &fork);
 }
 

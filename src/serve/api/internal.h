@@ -15,6 +15,7 @@
 #include "lib/base/id.h"
 #include "lib/base/table.h"
 #include "lib/http/cors.h"
+#include "lib/http/note.h"
 #include "lib/http/status.h"
 #include "serve/api/api.h"
 #include "serve/api/fields.h"
@@ -36,6 +37,11 @@ enum {
     KEY_NAME_BYTES_MAX = 256,
     KEYS_PER_TEAM_MAX = 1000,
     KEY_USED_SAVE_MS = 60 * 1000, /* "last used" is written down at most that often */
+
+    AUDIT_OBJECT_BYTES = 128, /* of an id or a name in the audit log, and its NUL */
+    AUDIT_SOURCE_BYTES = 64,
+    AUDIT_SENTENCE_BYTES = 384,
+    AUDIT_DAYS_DEFAULT = 90,
 };
 
 #define KEY_PREFIX "e2b_"
@@ -49,7 +55,8 @@ struct team {
     struct usage_sums { /* since the daemon's start, as far as they are on record */
         uint64_t sandbox_ms, cpu_ms, memory_mb_ms, builds;
     } recorded;
-    uint64_t builds; /* begun since the daemon's start */
+    uint64_t builds;     /* begun since the daemon's start */
+    uint64_t audit_rows; /* likewise, of calls */
     struct team *next;
 };
 
@@ -89,6 +96,15 @@ struct quota_hold; /* quota.c */
 
 struct create; /* create.c */
 
+struct audit {        /* audit.c */
+    int64_t last;     /* the number of the newest row */
+    uint64_t rows;    /* of no team, since the daemon's start */
+    uint64_t changes; /* rows that began or ended, likewise */
+    uint64_t dropped; /* refused calls that were too many to be written down */
+    uint32_t refused; /* in the second that began then */
+    int64_t refused_since_ms;
+};
+
 struct api {
     struct api_options options;
     struct team *teams; /* oldest first; never removed */
@@ -109,7 +125,8 @@ struct api {
     bool renewing;                      /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
     struct route_figures *figures; /* for each route, and one for what is none */
-    size_t calls;                  /* under way: the last one of a closed API frees it */
+    struct audit audit;
+    size_t calls; /* under way: the last one of a closed API frees it */
     bool closed;
 };
 
@@ -123,23 +140,29 @@ struct call {
     struct api *api;
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
-    const struct team *team;      /* the caller; NULL on a route that anybody or the admin calls */
-    const struct volume *volume;  /* the volume of the token; NULL: none */
-    char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
-    bool read_only;               /* that key may change nothing */
-    bool by_session;              /* it came from the dashboard, with a cookie for the key */
-    bool internal;                /* it came by the internal socket */
-    char param[API_PARAM_BYTES];  /* the segment of the last "{}" of the route */
-    char first[API_PARAM_BYTES];  /* the segment of the first, where there are two */
+    const struct team *team;       /* the caller; NULL on a route that anybody or the admin calls */
+    const struct volume *volume;   /* the volume of the token; NULL: none */
+    char key_id[ID_UUID_LEN + 1];  /* with which key; "": none, or the admin's */
+    const struct admin_key *admin; /* the admin's, while the head is checked */
+    bool read_only;                /* that key may change nothing */
+    bool by_session;               /* it came from the dashboard, with a cookie for the key */
+    bool internal;                 /* it came by the internal socket */
+    char param[API_PARAM_BYTES];   /* the segment of the last "{}" of the route */
+    char first[API_PARAM_BYTES];   /* the segment of the first, where there are two */
     struct {
         const char *name;
         char value[API_HEADER_BYTES];
     } headers[API_HEADERS_MAX];
     size_t headers_n;
     int64_t begun_us;
-    bool permanent; /* asking again is of no use */
-    int refused;    /* status of a refusal that waits for the body to be out of the way; 0: none */
+    struct trace_place trace; /* steps of the call are reported under it */
+    bool permanent;           /* asking again is of no use */
+    int refused; /* status of a refusal that waits for the body to be out of the way; 0: none */
     char refusal[API_MESSAGE_BYTES];
+    int64_t audit_seq; /* of its row in the audit log that has no outcome yet; 0: none */
+    char object[AUDIT_OBJECT_BYTES];
+    char audit_error[AUDIT_SENTENCE_BYTES];
+    json_t *made; /* ids of new objects, besides the object; NULL: none */
 };
 
 void api_release(struct api *api); /* a call has ended */
@@ -246,14 +269,43 @@ must_check int key_file_write(const char *path, const char *text, struct err *er
 
 /* ---- the admin (admin_keys.c) ---- */
 
-/* Whether the request has a key of the admin; -EACCES with the sentence. */
-must_check int admin_check(struct api *api, const struct http_request *req, struct err *err);
+/* Finds the admin's key of the request; -EACCES with the sentence. */
+must_check int admin_check(struct api *api, const struct http_request *req,
+                           const struct admin_key **out, struct err *err);
 /* The key of that text: NULL with the sentence. */
 struct admin_key *admin_find_text(struct api *api, struct str text, struct err *err);
 /* Whether the admin key of that id exists. */
 bool admin_id_works(const struct api *api, const char *id);
 must_check int admin_keys_load(struct api *api, struct err *err);
 void admin_keys_free(struct api *api);
+
+/* ---- the audit log (audit.c) ---- */
+
+#define AUDIT_BY_HANDLER "-handler" /* the handler says what it is */
+#define AUDIT_NO_CHANGE "-none"
+
+struct audit_action {
+    const char *method, *path, *action;
+};
+
+/* The name of a changing route, or NULL. (audit_actions.c) */
+const char *audit_action_of(const struct route *route);
+size_t audit_actions_count(void);
+const struct audit_action *audit_action_at(size_t i);
+
+must_check int audit_load(struct api *api, struct err *err);
+void audit_tick(struct api *api); /* now and then: deletes old rows */
+
+/* Writes the row of a call whose caller is known, before its handler runs. The others do nothing
+ * for a call without a row. */
+void audit_begin(struct call *call);
+void audit_begin_as(struct call *call, const char *action);
+void audit_note_answer(struct call *call, const json_t *answer); /* which may name new objects */
+void audit_note_error(struct call *call, const char *sentence);
+void audit_end(struct call *call, int status);
+
+/* The sentence without the values that it quotes, and without keys. Pure. */
+void audit_sentence(const char *text, char out[AUDIT_SENTENCE_BYTES]);
 
 /* ---- makers of objects (makers.c) ---- */
 
@@ -376,7 +428,10 @@ void handle_tools_keys_put(struct call *call, const json_t *body);
 void handle_tools_artifacts(struct call *call, const json_t *body);
 void handle_tools_artifact_put(struct call *call, const json_t *body);
 void handle_tools_artifact_delete(struct call *call, const json_t *body);
-void handle_tools_guard(struct call *call, const json_t *body); /* guard_team_secrets.c */
+void handle_tools_guard(struct call *call, const json_t *body);  /* guard_team_secrets.c */
+void handle_tools_called(struct call *call, const json_t *body); /* audit.c */
+void handle_audit(struct call *call, const json_t *body);        /* audit_list.c */
+bool stream_audit(struct call *call);
 void handle_identity_configuration(struct call *call, const json_t *body);
 void handle_identity_keys(struct call *call, const json_t *body);
 

@@ -24,6 +24,7 @@ void handle_pause(struct call *call, const json_t *body)
     }
     struct sandbox *sb = call_sandbox(call);
     if (sb) {
+        sandbox_trace(sb, &call->trace);
         /* Without memory the agent has to write everything out first. */
         sandbox_pause(sb,
                       (memory ? SANDBOX_PAUSE_MEMORY : SANDBOX_PAUSE_DISK) |
@@ -84,6 +85,7 @@ static void resume(struct call *call, struct sandbox *sb, const struct wanted *w
     } else if (wanted->seconds == 0) {
         call_fail(call, 400, "Timeout must be greater than 0");
     } else if (sandbox_info(sb).changing || call_has_room(call, &room, 1)) {
+        sandbox_trace(sb, &call->trace);
         sandbox_resume(sb, wanted->seconds * 1000, wanted->memory, on_resumed, call);
     }
 }

@@ -116,6 +116,7 @@ static const struct route routes[] = {
     {"POST",   "/api-keys",                                   handle_keys_create,            ACCESS_FULL_KEY,     BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"PATCH",  "/api-keys/{}",                                handle_keys_rename,            ACCESS_FULL_KEY,     BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"DELETE", "/api-keys/{}",                                handle_keys_delete,            ACCESS_FULL_KEY,     BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/audit",                                      handle_audit,                  ACCESS_FULL_KEY,     BODY_NONE,     64 * KIB, NO_STORE, stream_audit},
     {"GET",    "/teams/{}/metrics",                           handle_metrics_team,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/teams/{}/metrics/max",                       handle_metrics_team_max,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
 
@@ -158,8 +159,10 @@ static const struct route routes[] = {
     {"PATCH",  "/admin/teams/{}/api-keys/{}",                 handle_keys_rename,            ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS | FOR_TEAM, NULL},
     {"DELETE", "/admin/teams/{}/api-keys/{}",                 handle_keys_delete,            ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS | FOR_TEAM, NULL},
     {"GET",    "/admin/sandboxes/running-counts",             handle_admin_running,          ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/audit",                                handle_audit,                  ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS | NO_STORE, stream_audit},
 
     /* for atoll-tools, by the internal socket */
+    {"POST",   "/internal/tool-calls",                        handle_tools_called,           ACCESS_INTERNAL,     BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
     {"GET",    "/internal/variables",                         handle_tools_variables,        ACCESS_INTERNAL,     BODY_NONE,     48 * MIB, NO_CORS,  NULL},
     {"GET",    "/internal/sandboxes/{}/keys",                 handle_tools_keys_get,         ACCESS_INTERNAL,     BODY_NONE,     48 * MIB, NO_CORS,  NULL},
     {"PUT",    "/internal/sandboxes/{}/keys",                 handle_tools_keys_put,         ACCESS_INTERNAL,     BODY_REQUIRED, 48 * MIB, NO_CORS,  NULL},

@@ -121,6 +121,7 @@ void handle_snapshot(struct call *call, const json_t *body)
         struct making *making = xnew(struct making);
 
         *making = (struct making){call, quota_hold(call, &more)};
+        sandbox_trace(sb, &call->trace);
         sandbox_snapshot(sb, text ? name.alias : NULL, text ? name.tag : TEMPLATE_TAG_DEFAULT,
                          memory, on_made, making);
     }

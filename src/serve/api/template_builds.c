@@ -298,6 +298,7 @@ void handle_build_start(struct call *call, const json_t *body)
     if (info.state == BUILD_WAITING && !call_quota(call, &more)) {
         return;
     }
+    build_trace(call->api->options.builds, info.template_id, info.id, &call->trace);
     int r = build_start(call->api->options.builds, info.template_id, info.id, body, &err);
     if (r < 0) {
         call_fail_err(call, r, &err);

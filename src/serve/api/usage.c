@@ -60,6 +60,7 @@ static int64_t record_all(struct api *api, const struct team *but)
 static void on_timer(uv_timer_t *timer)
 {
     (void)record_all(timer->data, NULL);
+    audit_tick(timer->data);
 }
 
 void usage_start(struct api *api)

@@ -28,6 +28,7 @@ enum kind {
     ADDRESS,
     ADDRESS_OR_AUTO, /* or none, which is empty */
     FILE_PATH,
+    FILE_OR_OUTPUT, /* or -, or none, which is empty */
     BYTES,
     COUNT,
     COUNT_OR_NONE,
@@ -180,6 +181,20 @@ static const struct setting settings[] = {
              "programs, where the kernel allows it"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "allow webhooks to addresses of this machine"},
+    {FIELD(audit_days), .kind = COUNT, .fallback = "90", .hint = "DAYS",
+     .help = "how long the audit log keeps who changed what"},
+    {FIELD(access_log), .kind = FILE_OR_OUTPUT, .fallback = "", .hint = "FILE",
+     .help = "file for a line of JSON per request, or - for standard output; default: none"},
+    {FIELD(otlp_endpoint), .kind = TEXT, .fallback = "", .hint = "URL",
+     .help = "OpenTelemetry collector for traces, as http://127.0.0.1:4318; default: none"},
+    {FIELD(otlp_headers), .kind = TEXT, .fallback = "", .hint = "PAIRS", .secret = true,
+     .help = "headers for the collector, as Authorization=Bearer%20WORD,Name=value"},
+    {FIELD(otlp_sample), .kind = TEXT, .fallback = "1", .hint = "RATIO",
+     .help = "share of new traces to export, 0 to 1; a trace of the caller's keeps its own flag"},
+    {FIELD(otlp_metrics), .kind = SWITCH, .fallback = "false", .hint = "true|false",
+     .help = "export metrics of sandboxes and of the daemon to the collector"},
+    {FIELD(otlp_logs), .kind = SWITCH, .fallback = "false", .hint = "true|false",
+     .help = "export log lines of sandboxes to the collector"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
      .help = "debug, info, warn or error"},
 };
@@ -370,6 +385,8 @@ static int set(const struct setting *s, struct config *config, const char *value
         return set_names(field, value, err);
     case FILE_PATH:
         return set_path(field, value, err);
+    case FILE_OR_OUTPUT:
+        return (strcmp(value, "-") == 0 ? set_text : set_path)(field, value, err);
     case ADDRESS:
         return set_address(field, value, err);
     case ADDRESS_OR_AUTO:
@@ -708,6 +725,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
     case ADDRESS:
     case ADDRESS_OR_AUTO:
     case FILE_PATH:
+    case FILE_OR_OUTPUT:
         (void)snprintf(out, size, "%s", field);
         return;
     case BYTES:

@@ -72,6 +72,13 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     bool merge_pages;
     bool bpf_figures;
     bool webhook_allow_local;
+    uint64_t audit_days;
+    char access_log[CONFIG_TEXT_BYTES];    /* "-": standard output; empty: none */
+    char otlp_endpoint[CONFIG_TEXT_BYTES]; /* empty: none */
+    char otlp_headers[CONFIG_TEXT_BYTES];
+    char otlp_sample[CONFIG_TEXT_BYTES];
+    bool otlp_metrics;
+    bool otlp_logs;
     enum log_level log_level;
 };
 

@@ -404,6 +404,7 @@ void figures_show(const struct figures_sources *from, struct prometheus *page)
     telemetry_show(from, page);
     process_show(page);
     watchdog_show(from->watchdog, page);
+    observer_show(from->observer, page);
     if (from->merges) {
         merging_show(page);
     }

@@ -4,6 +4,7 @@
 
 #include "lib/base/shares.h"
 #include "lib/http/server.h"
+#include "serve/daemon/observe.h"
 #include "serve/daemon/watchdog.h"
 #include "serve/edge/edge.h"
 #include "serve/keeper/client.h"
@@ -24,6 +25,7 @@ struct figures_sources { /* borrowed; none is NULL */
     struct metrics *metrics;
     struct logs *logs;
     struct watchdog *watchdog;
+    const struct observer *observer;
     bool merges;         /* sandboxes hold equal pages once */
     const char *team_id; /* the only team whose single sandboxes are shown */
 };

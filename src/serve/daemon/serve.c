@@ -16,12 +16,14 @@
 #include "lib/base/str.h"
 #include "lib/http/server.h"
 #include "serve/api/api.h"
+#include "serve/daemon/announce.h"
 #include "serve/daemon/builtin.h"
 #include "serve/daemon/certificates.h"
 #include "serve/daemon/egress_wiring.h"
 #include "serve/daemon/fd_closer.h"
 #include "serve/daemon/figures.h"
 #include "serve/daemon/names.h"
+#include "serve/daemon/observe.h"
 #include "serve/daemon/tools_child.h"
 #include "serve/daemon/watchdog.h"
 #include "serve/edge/edge.h"
@@ -82,6 +84,7 @@ struct server {
     struct certificates *certificates;
     struct http_server *http;
     struct watchdog *watchdog;
+    struct observer observer;
     uint32_t connections_max;
     struct shares edge_shares; /* of requests under way into sandboxes, */
     struct shares api_shares;  /* and of all others */
@@ -118,6 +121,7 @@ static void on_request(void *ctx, struct http_exchange *ex)
 {
     struct server *server = ctx;
 
+    observer_request(&server->observer, ex);
     if (is_own(server, ex) && !tools_child_handle(server->tools, ex)) {
         api_handle(server->api, ex);
     }
@@ -165,29 +169,6 @@ static void endpoint_write(const struct server *server, const char *url)
     server_file_write(server->paths->endpoint, url);
 }
 
-/* Where it serves, and the three lines that a newcomer needs. The key is not printed: `atoll env`
- * gives it to those who may have it. */
-static void announce(const struct server *server, const char *url)
-{
-    const struct config *config = server->config;
-    const char *program = server->program, *domain = config->domain_served;
-    char data[sizeof(config->data) + sizeof(" --data ")] = "";
-
-    if (strcmp(config->data, CONFIG_DATA) != 0) {
-        (void)snprintf(data, sizeof(data), " --data %s", config->data);
-    }
-    printf("\natoll " ATOLL_VERSION " serves on %s", url);
-    if (config->tls_listen[0]) {
-        printf(", with TLS on https://%s", domain[0] ? domain : config->tls_listen);
-    }
-    printf("\n\n"
-           "  Open the dashboard:   %s open%s   (or %s in a browser)\n"
-           "  Set the environment:  eval \"$(%s env%s)\"\n"
-           "  Run a first command:  %s run%s echo hello\n\n",
-           program, data, url, program, data, program, data);
-    (void)fflush(stdout);
-}
-
 /* Adoption may be over before the port is open: opening the rest runs the loop. */
 static void tell_when_ready(struct server *server)
 {
@@ -203,7 +184,7 @@ static void tell_when_ready(struct server *server)
         log_info("ready on %s with %u sandbox%s", url, running, running == 1 ? "" : "es");
     }
     if (server->announce) {
-        announce(server, url);
+        announce(server->config, server->program, url);
     }
 }
 
@@ -406,7 +387,8 @@ static int open_domain(struct server *server, struct err *err)
         .keeper = server->keeper,
         .templates = server->templates,
         .egress = server->egress,
-        .logs = logs_sink(server->logs),
+        .logs = observer_sink(&server->observer, logs_sink(server->logs)),
+        .tracer = observer_tracer(&server->observer),
         .instance = server->paths->instance,
         .ready_limit_ms = (int64_t)server->config->start_ready_s * 1000,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
@@ -456,6 +438,7 @@ static int open_builds(struct server *server, struct err *err)
                   .local = config->image_dir[0] ? config->image_dir : NULL,
                   .plain_http = config->registry_local},
         .running_max = (uint32_t)config->builds_max,
+        .tracer = observer_tracer(&server->observer),
         .step_limit_ms = (int64_t)config->build_step_s * 1000,
         .ready_limit_ms = (int64_t)config->build_ready_s * 1000,
     };
@@ -477,11 +460,19 @@ static void on_figures(void *ctx, const char *team_id, struct prometheus *page)
         .metrics = server->metrics,
         .logs = server->logs,
         .watchdog = server->watchdog,
+        .observer = &server->observer,
         .merges = server->config->merge_pages,
         .team_id = team_id,
     };
 
     figures_show(&from, page);
+}
+
+static void on_all_figures(void *ctx, const char *team_id, struct prometheus *page)
+{
+    const struct server *server = ctx;
+
+    api_figures(server->api, team_id, page);
 }
 
 static const char *or_null(const char *text)
@@ -499,6 +490,7 @@ static int open_surface(struct server *server, struct err *err)
         .shares = &server->edge_shares,
         .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
         .is_api = api_is_call,
+        .tracer = observer_tracer(&server->observer),
     };
     server->edge = edge_new(&edge);
     const struct api_options options = {
@@ -520,6 +512,7 @@ static int open_surface(struct server *server, struct err *err)
         .figures_ctx = server,
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .audit_days = (int64_t)server->config->audit_days,
         .data = server->paths->state,
         .pool = server->paths->pool,
         .findings = server->paths->findings,
@@ -662,6 +655,9 @@ static int open_all(struct server *server, struct err *err)
     names_init(&server->names, server->config);
     int r = watch_notices(server, err); /* first, so that none is missed */
     if (r == 0) {
+        r = observer_open(&server->observer, &server->loop, server->config, err);
+    }
+    if (r == 0) {
         r = open_state(server, err);
     }
     if (r == 0) {
@@ -695,6 +691,8 @@ static int open_all(struct server *server, struct err *err)
         watch_signal(server, &server->on_term, SIGTERM);
         watch_signal(server, &server->on_int, SIGINT);
         server->listening = true;
+        observer_export(&server->observer, server->sandboxes, server->metrics, on_all_figures,
+                        server);
         guard_ports(server);
         name_issuer(server);
         tell_when_ready(server);
@@ -727,6 +725,7 @@ static void close_loop(struct server *server)
 static void close_all(struct server *server)
 {
     watchdog_free(server->watchdog);
+    observer_stop(&server->observer);
     uv_close((uv_handle_t *)&server->on_term, NULL);
     uv_close((uv_handle_t *)&server->on_int, NULL);
     uv_close((uv_handle_t *)&server->on_notice, NULL);
@@ -749,6 +748,7 @@ static void close_all(struct server *server)
     store_close(server->store);
     templates_free(server->templates); /* to which the store tells what it has written */
     egress_wiring_close(&server->egress_wiring);
+    observer_close(&server->observer);
     close_loop(server);
 }
 

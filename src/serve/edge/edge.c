@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
 #include "lib/http/cors.h"
+#include "lib/http/note.h"
 #include "lib/http/tls.h"
 #include "serve/edge/internal.h"
 #include "wire/channel.h"
@@ -135,6 +136,8 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
     enum edge_error error = EDGE_ERROR_SHARE;
     bool may_wake = port != AGENT_PORT || is_entitled(sb, http_request(ex));
 
+    http_note_account(ex, sandbox_info(sb).team_id, "");
+    http_note_sandbox(ex, sandbox_info(sb).id, port);
     if (is_private(sb, http_request(ex), port, &error) ||
         own_port_refuses(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
         edge_refuse(edge, ex, error, id, port);
@@ -333,6 +336,7 @@ struct edge *edge_new(const struct edge_options *options)
     edge->shares = options->shares;
     edge->sandbox_max = options->sandbox_max;
     edge->is_api = options->is_api;
+    edge->tracer = options->tracer;
     edge->anybody = tls_trust_anybody();
     if (uv_timer_init(edge->loop, &edge->timer) < 0) {
         abort();

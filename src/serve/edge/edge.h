@@ -20,6 +20,7 @@
 
 #include "lib/base/histogram.h"
 #include "lib/base/shares.h"
+#include "lib/base/trace.h"
 #include "lib/http/http.h"
 #include "serve/sandbox/sandbox.h"
 
@@ -33,6 +34,7 @@ struct edge_options { /* borrowed for as long as the edge lives; the texts are c
     uint32_t sandbox_max;  /* requests under way to one sandbox, whatever its share */
     /* A call of the API by its path and its key; NULL: none is. */
     bool (*is_api)(const struct http_request *req);
+    struct tracer tracer; /* takes the steps of requests */
 };
 
 struct edge *edge_new(const struct edge_options *options);

@@ -42,6 +42,7 @@ struct edge {
     struct shares *shares;
     uint32_t sandbox_max;
     bool (*is_api)(const struct http_request *req);
+    struct tracer tracer;
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;

@@ -17,6 +17,7 @@
 #include "lib/base/foreign.h"
 #include "lib/base/log.h"
 #include "lib/http/forward.h"
+#include "lib/http/note.h"
 #include "serve/edge/internal.h"
 #include "wire/channel.h"
 
@@ -34,10 +35,11 @@ struct edge_request {
     uint16_t port;
     int tries;
     int64_t step_us; /* when the last step was over */
-    bool upgrade;    /* the request asks for one: its connection serves no other */
-    bool reused;     /* up has served another request before */
-    bool held;       /* nothing is read of up: the sandbox is being paused */
-    bool may_wake;   /* the request may resume a paused sandbox */
+    struct trace_place trace;
+    bool upgrade;  /* the request asks for one: its connection serves no other */
+    bool reused;   /* up has served another request before */
+    bool held;     /* nothing is read of up: the sandbox is being paused */
+    bool may_wake; /* the request may resume a paused sandbox */
     bool of_dashboard;
     char *stream_to; /* the path of a WebSocket of the dashboard; NULL: the request is no such */
 };
@@ -141,15 +143,18 @@ struct edge_request *request_next(struct edge_request *p)
     return p->next;
 }
 
-/* Only the agent's time is measured. */
+/* Only the agent's time is measured for the figures. */
 static void request_mark(struct edge_request *p, enum edge_step step)
 {
-    if (p->port == AGENT_PORT) {
-        int64_t now_us = clock_mono_us();
+    static const char *const names[EDGE_STEPS] = {"edge.dial", "edge.answer"};
+    const struct trace_attribute id = {.name = "sandbox.id", .text = p->id};
+    int64_t now_us = clock_mono_us();
 
+    if (p->port == AGENT_PORT) {
         histogram_add(&p->edge->steps[step], now_us - p->step_us);
-        p->step_us = now_us;
     }
+    trace_step(&p->edge->tracer, &p->trace, names[step], p->step_us, now_us, &id, 1);
+    p->step_us = now_us;
 }
 
 /* ---- the answer ---- */
@@ -400,6 +405,7 @@ void request_start(struct backend *backend, struct http_exchange *ex, uint16_t p
     p->port = port;
     p->may_wake = may_wake;
     p->step_us = clock_mono_us();
+    p->trace = http_note_trace(ex);
     memcpy(p->id, backend->id, sizeof(p->id));
     if (uv_timer_init(p->edge->loop, &p->timer) < 0) {
         abort();

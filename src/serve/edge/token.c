@@ -9,7 +9,7 @@
 
 bool names_sandbox_by_token(const struct http_request *req)
 {
-    static const char *const services[] = {"/process.Process/", "/filesystem.Filesystem/"};
+    static const char *const services[] = {"/process.Process/", "/filesystem.Filesystem/", "/tcp/"};
 
     if (http_header_get(req, EDGE_ACCESS_HEADER).len == 0) {
         return false;

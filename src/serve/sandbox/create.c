@@ -41,7 +41,8 @@ struct start {
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
     int64_t step_us; /* when the last step was over */
-    int error;       /* REFUSED: why */
+    struct trace_place trace;
+    int error; /* REFUSED: why */
     struct err err;
 };
 
@@ -66,12 +67,31 @@ static bool row_was_given(const struct start *start)
 
 void start_mark(struct sandbox *sb, enum sandbox_step step)
 {
-    if (sb->start && sb->state == SANDBOX_STARTING && !sb->internal) {
-        int64_t now_us = clock_mono_us();
+    static const char *const names[] = {"start.jail", "start.dial", "start.init", "start.command",
+                                        "start.record"};
+    bool created = sb->state == SANDBOX_STARTING;
 
-        histogram_add(&sb->all->steps[step], now_us - sb->start->step_us);
-        sb->start->step_us = now_us;
+    if (!sb->start || sb->internal || !(created || sb->state == SANDBOX_RESUMING)) {
+        return;
     }
+    const struct trace_attribute attributes[] = {
+        {.name = "sandbox.id", .text = sb->id},
+        {.name = "atoll.template.id", .text = sb->template_id},
+        {.name = "atoll.start.claimed", .number = sb->start->claimed},
+    };
+    int64_t now_us = clock_mono_us();
+
+    if (created) {
+        histogram_add(&sb->all->steps[step], now_us - sb->start->step_us);
+    }
+    trace_step(&sb->all->use.tracer, &sb->start->trace, names[step], sb->start->step_us, now_us,
+               attributes, countof(attributes));
+    sb->start->step_us = now_us;
+}
+
+void sandbox_trace(struct sandbox *sb, const struct trace_place *place)
+{
+    sb->trace = *place;
 }
 
 /* ---- the end of a start ---- */
@@ -185,7 +205,8 @@ static bool start_again(struct sandbox *sb, int64_t timeout_ms, const struct sta
                                           .secure = sb->access_token != NULL,
                                           .metadata = sb->metadata,
                                           .env_vars = sb->env_vars,
-                                          .options = sb->options};
+                                          .options = sb->options,
+                                          .trace = &start->trace};
     create_new(sb->all, &params, start->done, start->ctx);
     return true;
 }
@@ -563,8 +584,10 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .ctx = ctx,
                             .started_ms = sb->started_ms,
                             .end_ms = sb->end_ms,
+                            .trace = sb->trace,
                             .step_us = clock_mono_us()};
     sb->start = start;
+    sb->trace = (struct trace_place){0};
     start->started = memory;
     take_commands(start, sb->options);
     start->error = plan_jail(sb, from, memory, &start->request, &start->err);
@@ -598,6 +621,9 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
     sb->internal = params->internal;
     sandbox_set_state(sb, state);
     sandbox_describe(sb, params);
+    if (params->trace) {
+        sb->trace = *params->trace;
+    }
     table_add(&all->table, sb);
     usage_sums_update(sb);
     return sb;
@@ -628,6 +654,9 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
                             .started = true,
                             .step_us = clock_mono_us()};
     sb->start = start;
+    if (params->trace) {
+        start->trace = *params->trace;
+    }
     start_set_phase(start, START_CONFIGURING);
     set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     if (sb->net) {

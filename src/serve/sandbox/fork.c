@@ -99,7 +99,8 @@ static void child_start(struct forking *forking)
                                     .metadata = forking->metadata,
                                     .env_vars = forking->env_vars,
                                     .options = forking->options,
-                                    .fork_of = forking->parent_id};
+                                    .fork_of = forking->parent_id,
+                                    .trace = &forking->save.trace};
 
     *child = (struct child){.forking = forking, .index = forking->begun++};
     forking->under_way++;

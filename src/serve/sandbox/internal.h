@@ -170,6 +170,7 @@ struct sandbox {
     char *fork_of; /* the sandbox that it is a copy of; NULL: none */
     char *wrong;   /* the last thing that went wrong with it; NULL: nothing since the start */
     int64_t wrong_ms;
+    struct trace_place trace; /* of the call that changes it next */
     json_t *metadata, *env_vars, *options;
     json_t *init; /* more fields of /init: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
@@ -346,6 +347,8 @@ struct save {
     enum save_phase phase; /* save_set_phase() alone writes it */
     bool healthy;          /* refused unless the agent answers */
     bool silent;           /* the agent did not answer: a pause goes on without its memory */
+    struct trace_place trace;
+    int64_t step_us; /* when the last step was over */
 
     /* Once; it owns the save. 0: it is saved; with STOP its jail is gone, the state is PAUSING and
      * the phase RECORDING, or saved is NULL and the state PAUSED: another pause came first. -errno:

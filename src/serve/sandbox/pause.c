@@ -187,6 +187,7 @@ static void try_pause(struct sandbox *sb, bool memory)
 
 void pause_on_timeout(struct sandbox *sb)
 {
+    sb->trace = (struct trace_place){0}; /* nobody's call */
     try_pause(sb, !json_is_false(json_object_get(sb->options, "autoPauseMemory")));
 }
 

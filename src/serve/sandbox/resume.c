@@ -167,6 +167,7 @@ void sandbox_wake(struct sandbox *sb)
                             .memory = true};
 
     if (sb->state == SANDBOX_PAUSED) {
+        sb->trace = (struct trace_place){0}; /* nobody's call */
         join(sb, &joiner);
         resume_wanted(sb);
     }

@@ -39,6 +39,7 @@
 #include "lib/base/id.h"
 #include "lib/base/log.h"
 #include "lib/base/str.h"
+#include "lib/base/trace.h"
 #include "serve/egress/egress.h"
 #include "serve/keeper/client.h"
 #include "serve/store/store.h"
@@ -132,6 +133,7 @@ struct sandboxes_options {
     uint32_t parked_min;
     uint32_t parked_max;        /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
+    struct tracer tracer;       /* takes the steps of creates, pauses and their like */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -158,6 +160,7 @@ struct sandbox_params { /* borrowed during the call */
     const json_t *env_vars;
     const json_t *options; /* the rest of the body that is stored: network, autoPause, ... */
     const char *fork_of;   /* the sandbox that it is a copy of; NULL: none */
+    const struct trace_place *trace; /* of the call that wants it; NULL: none */
 
     /* A jail of the daemon's own, to build in: not listed, not found, not reachable from outside,
      * not on record, without an end. A daemon that dies leaves it to the next, which destroys it.
@@ -220,6 +223,9 @@ enum sandbox_pause_how { /* bits */
  * -ESTALE: it is RESUMING; -EBUSY: its agent does not answer; -EOPNOTSUPP: something in it cannot
  * be saved, and it goes on running, as after any other failure. */
 void sandbox_pause(struct sandbox *sb, unsigned how, store_done *done, void *ctx);
+
+/* The pause, resume, fork or snapshot that is asked for next is part of that trace. */
+void sandbox_trace(struct sandbox *sb, const struct trace_place *place);
 
 /* Resumes a paused sandbox, to live for timeout_ms. Calls during RESUMING get the same answer, and
  * the longest timeout counts. Calls during PAUSING wait for its end. `memory` false: it starts

@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "lib/base/alloc.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "serve/sandbox/internal.h"
 #include "wire/channel.h"
@@ -384,6 +385,9 @@ void save_next(struct sandbox *sb)
 void save_add(struct sandbox *sb, struct save *save)
 {
     save->sb = sb;
+    save->trace = sb->trace;
+    save->step_us = clock_mono_us();
+    sb->trace = (struct trace_place){0};
     sandbox_hold(sb);
     DL_APPEND(sb->saves, save);
     save_next(sb);

@@ -1,4 +1,5 @@
 #include "serve/sandbox/states.h"
+#include "lib/base/clock.h"
 
 #include "lib/base/log.h"
 #include "serve/sandbox/internal.h"
@@ -179,11 +180,31 @@ bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
     return true;
 }
 
+/* A step is over when the phase that follows it begins. */
+static void save_mark(struct save *save, enum save_phase phase)
+{
+    const struct tracer *tracer = &save->sb->all->use.tracer;
+    const struct trace_attribute id = {.name = "sandbox.id", .text = save->sb->id};
+    bool wrote = save->phase == SAVE_WRITING || save->phase == SAVE_UNKNOWN;
+    const char *name = phase == SAVE_WRITING            ? "save.freeze"
+                       : wrote && phase != SAVE_UNKNOWN ? "save.dump"
+                       : save->phase == SAVE_RECORDING  ? "save.record"
+                                                        : NULL;
+
+    if (name && trace_wanted(tracer, &save->trace)) {
+        int64_t now_us = clock_mono_us();
+
+        trace_step(tracer, &save->trace, name, save->step_us, now_us, &id, 1);
+        save->step_us = now_us;
+    }
+}
+
 bool save_set_phase(struct save *save, enum save_phase phase)
 {
     if (!phase_allows(save_phases, save->phase, phase, "the save of sandbox", save->sb->id)) {
         return false;
     }
+    save_mark(save, phase);
     save->phase = phase;
     return true;
 }

@@ -22,7 +22,7 @@ enum {
     STORE_READ_BYTES_MAX = 32 * 1024 * 1024, /* of one answer */
     STORE_PAGE_BYTES_MAX = 5 * 1024 * 1024,  /* of store_events_after(): more than any event */
     STORE_BATCH_MAX = 256,                   /* jobs in one transaction */
-    STORE_STATEMENTS_MAX = 64,               /* each is prepared once */
+    STORE_STATEMENTS_MAX = 80,               /* each is prepared once */
     STORE_BUSY_MS = 5000,                    /* another process may hold the file that long */
     STORE_PURGE_EVERY_MS = 3600000,
 };

@@ -262,6 +262,16 @@ static const char *const steps[] = {
     "CREATE INDEX sandboxes_by_source ON sandboxes (fork_of) WHERE fork_of IS NOT NULL;"
     "CREATE INDEX sandboxes_by_template ON sandboxes (template_id);"
     "CREATE INDEX templates_by_source ON templates (snapshot_of) WHERE snapshot_of IS NOT NULL;",
+    /* The audit log. A row outlives its team and its key: no references. A NULL status is a call
+     * under way. AUTOINCREMENT keeps the last number when every row is gone. */
+    "CREATE TABLE audit ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, team_id TEXT NOT NULL,"
+    " actor_id TEXT NOT NULL, actor_name TEXT NOT NULL, actor_type TEXT NOT NULL,"
+    " source TEXT NOT NULL, via TEXT NOT NULL, action TEXT NOT NULL, object TEXT NOT NULL,"
+    " parent TEXT NOT NULL, status INTEGER, error TEXT, made TEXT, took_ms INTEGER"
+    ") STRICT;"
+    "CREATE INDEX audit_by_team ON audit (team_id, seq);"
+    "CREATE INDEX audit_open ON audit (seq) WHERE status IS NULL;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -517,6 +517,60 @@ must_check int store_load_shells(struct store *store,
                                  void (*each)(void *ctx, const struct shell_row *row), void *ctx,
                                  struct err *err);
 
+/* ---- the audit log (serve/store/audit.c) ---- */
+
+struct audit_row { /* a call that has begun; texts are "" where there is nothing to say */
+    int64_t seq;
+    int64_t time_ms;
+    const char *team_id;
+    const char *actor_id, *actor_name, *actor_type; /* "key", "admin", "token" */
+    const char *source;                             /* the address of the client */
+    const char *via;                                /* "api" or "tools" */
+    const char *action;                             /* "sandbox.kill" */
+    const char *object;
+    const char *parent; /* the object that it is part of */
+};
+
+struct audit_outcome {
+    int64_t seq;
+    int64_t status; /* of HTTP */
+    int64_t took_ms;
+    const char *error; /* a sentence; NULL: none */
+    const char *object;
+    const char *made; /* a JSON array of the ids of new objects; NULL: none */
+};
+
+/* The highest number that a row ever had. Calls that an earlier daemon left unanswered are closed.
+ * Blocks: for the start. */
+must_check int store_audit_open(struct store *store, int64_t *last, struct err *err);
+
+/* In the order of the calls: a row is on record before, or together with, every change that is
+ * given to the store after it. */
+void store_audit_begin(struct store *store, const struct audit_row *row);
+void store_audit_end(struct store *store, const struct audit_outcome *outcome);
+
+/* Deletes some of the rows that are older than that, or have a lower number. */
+void store_audit_forget(struct store *store, int64_t before_ms, int64_t before_seq);
+
+/* Keeps so many of a team's rows, the newest. */
+void store_audit_forget_team(struct store *store, const char *team_id, int64_t most);
+
+struct audit_query { /* NULL: of all */
+    const char *team_id;
+    const char *actor;  /* the id of a key */
+    const char *action; /* a pattern with '*' */
+    const char *object;
+    int64_t from_ms, to_ms;
+    int64_t cursor; /* a number: rows behind it in the order */
+    int64_t limit;
+    bool for_operator;
+    bool oldest_first; /* ends before the first call that is under way */
+};
+
+/* A JSON array. */
+void store_audit_list(struct store *store, const struct audit_query *query, store_text *done,
+                      void *ctx);
+
 /* ---- code artifacts (serve/store/artifacts.c) ---- */
 
 struct artifact_row {

@@ -74,10 +74,10 @@ struct store_table {
 
 /* ---- tables.c ---- */
 
-extern const struct store_table table_admin_keys, table_builds, table_events, table_files,
-    table_keys, table_makers, table_sandboxes, table_secret_versions, table_secrets, table_sessions,
-    table_shells, table_steps, table_tags, table_teams, table_templates, table_usage, table_volumes,
-    table_webhooks;
+extern const struct store_table table_admin_keys, table_audit, table_builds, table_events,
+    table_files, table_keys, table_makers, table_sandboxes, table_secret_versions, table_secrets,
+    table_sessions, table_shells, table_steps, table_tags, table_teams, table_templates,
+    table_usage, table_volumes, table_webhooks;
 
 /* All of the above, and then NULL. */
 extern const struct store_table *const store_tables[];

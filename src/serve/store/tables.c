@@ -207,12 +207,23 @@ static const struct store_column shell_columns[] = {
 };
 TABLE(shells, shell_row, "shell", shell_columns, "");
 
+/* ---- the audit log ---- */
+
+/* Only new rows; their outcome is an UPDATE (audit.c). */
+static const struct store_column audit_columns[] = {
+    VALUE(audit_row, seq),      VALUE(audit_row, time_ms),    VALUE(audit_row, team_id),
+    VALUE(audit_row, actor_id), VALUE(audit_row, actor_name), VALUE(audit_row, actor_type),
+    VALUE(audit_row, source),   VALUE(audit_row, via),        VALUE(audit_row, action),
+    VALUE(audit_row, object),   VALUE(audit_row, parent),
+};
+TABLE(audit, audit_row, "a row of the audit log", audit_columns, "");
+
 const struct store_table *const store_tables[] = {
     &table_teams,     &table_sandboxes,  &table_events,  &table_webhooks,
     &table_keys,      &table_admin_keys, &table_makers,  &table_usage,
     &table_templates, &table_builds,     &table_tags,    &table_steps,
     &table_files,     &table_volumes,    &table_secrets, &table_secret_versions,
-    &table_shells,    &table_sessions,   NULL,
+    &table_shells,    &table_sessions,   &table_audit,   NULL,
 };
 
 /* ---- the calls ---- */

@@ -22,6 +22,10 @@ static void line(struct prometheus *page, const char *fmt, ...)
 void prometheus_family(struct prometheus *page, const char *name, const char *type,
                        const char *help)
 {
+    if (page->sink) {
+        page->sink->family(page->sink->ctx, name, type, help);
+        return;
+    }
     line(page, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
@@ -30,6 +34,10 @@ void prometheus_value(struct prometheus *page, const char *name, const char *lab
 {
     bool whole = floor(value) == value && fabs(value) < 1e15;
 
+    if (page->sink) {
+        page->sink->value(page->sink->ctx, labels, value);
+        return;
+    }
     line(page, "%s%s%s%s %.*f\n", name, labels ? "{" : "", labels ? labels : "", labels ? "}" : "",
          whole ? 0 : 6, value);
 }
@@ -47,6 +55,10 @@ void prometheus_histogram(struct prometheus *page, const char *name, const char 
     const char *sep = labels ? "," : "";
     uint64_t so_far = 0;
 
+    if (page->sink) {
+        page->sink->histogram(page->sink->ctx, labels, histogram);
+        return;
+    }
     labels = labels ? labels : "";
     for (int i = 0; i < HISTOGRAM_BOUNDS; i++) {
         so_far += histogram->buckets[i];

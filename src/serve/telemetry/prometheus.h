@@ -20,9 +20,18 @@ enum {
 
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
+/* Takes figures as they are, in place of a text. */
+struct prometheus_sink {
+    void (*family)(void *ctx, const char *name, const char *type, const char *help);
+    void (*value)(void *ctx, const char *labels, double value);
+    void (*histogram)(void *ctx, const char *labels, const struct histogram *histogram);
+    void *ctx;
+};
+
 struct prometheus {
     struct buf *out;
     bool cut;
+    const struct prometheus_sink *sink; /* NULL: `out` gets a text */
 };
 
 /* type: "counter", "gauge" or "histogram". */

@@ -2,6 +2,7 @@
 // send, so nothing of a sandbox becomes a document of this origin. The session's cookie stays out
 // of them: the agent knows the sandbox's own token.
 import { ApiError, address, errorOf, get, path, type Query } from './api';
+import { takeStream } from './streams';
 
 export const AGENT_PORT = 49983;
 
@@ -110,14 +111,19 @@ export class Agent {
       'Connect-Protocol-Version': '1',
       'Content-Type': 'application/connect+json',
     };
-    const answer = await this.send('POST', `/${method}`, envelope(message), { ...options, headers });
-    for await (const { flags, text } of envelopes(answer.body!)) {
-      if (flags & FLAG_END) {
-        const end = JSON.parse(text || '{}') as { error?: { code?: string; message?: string } };
-        if (end.error) throw connectError(end.error);
-        return;
+    const over = takeStream();
+    try {
+      const answer = await this.send('POST', `/${method}`, envelope(message), { ...options, headers });
+      for await (const { flags, text } of envelopes(answer.body!)) {
+        if (flags & FLAG_END) {
+          const end = JSON.parse(text || '{}') as { error?: { code?: string; message?: string } };
+          if (end.error) throw connectError(end.error);
+          return;
+        }
+        yield JSON.parse(text) as T;
       }
-      yield JSON.parse(text) as T;
+    } finally {
+      over();
     }
   }
 

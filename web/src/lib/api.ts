@@ -1,15 +1,10 @@
 // Requests to the daemon's API. A session's cookie is sent by the browser; the daemon takes it only
 // together with the session's own token in X-Atoll-CSRF. Every error carries the daemon's sentence.
 
-export class ApiError extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-  ) {
-    super(message);
-    this.name = 'ApiError';
-  }
-}
+import { ApiError } from './api-error';
+import { takeStream } from './streams';
+
+export { ApiError };
 
 /** The sentence to show for anything that was thrown. */
 export function sentence(error: unknown): string {
@@ -171,7 +166,9 @@ export async function follow<T>(route: string, options: Follow<T>): Promise<void
   let wait = WAIT_FIRST_MS;
   while (!options.signal.aborted) {
     let why: string | undefined;
+    let over = () => {};
     try {
+      over = takeStream();
       const answer = await send('GET', route, {
         query: options.query?.(),
         signal: options.signal,
@@ -189,6 +186,8 @@ export async function follow<T>(route: string, options: Follow<T>): Promise<void
         options.onState?.(false, why);
         throw error;
       }
+    } finally {
+      over();
     }
     options.onState?.(false, why);
     await sleep(wait * (0.75 + Math.random() / 2), options.signal);

@@ -13,6 +13,19 @@ export interface SandboxEvent {
   eventData?: Record<string, unknown> | null;
 }
 
+/** "sandbox.lifecycle.paused" is "paused". */
+export const eventName = (type: string): string => type.split('.').pop() ?? type;
+
+/** Why it happened or what it says, if the event tells. */
+export function eventReason(event: SandboxEvent): string {
+  const data = event.eventData ?? {};
+  if (typeof data.kill_reason === 'string') return data.kill_reason.replaceAll('_', ' ');
+  if (typeof data.memory_lost === 'string') return `memory lost: ${data.memory_lost}`;
+  if (typeof data.fork_of === 'string') return `fork of ${data.fork_of}`;
+  if (typeof data.set_timeout === 'string') return `until ${data.set_timeout}`;
+  return '';
+}
+
 export type Feed = 'off' | 'connecting' | 'live' | 'polling';
 
 const ROUTE = '/events/sandboxes';
@@ -47,7 +60,7 @@ let last: string | undefined; // the stream goes on behind this event after a br
 function tell(event: SandboxEvent): void {
   if (!event.type) return; // the daemon's last word, with its reason: the next try shows it
   last = event.id;
-  recent.value = [event, ...recent.value].slice(0, RECENT_MAX);
+  recent.value = [event, ...recent.peek()].slice(0, RECENT_MAX);
   for (const listener of listeners) listener(event);
 }
 
@@ -77,8 +90,19 @@ const lost = () => {
   for (const again of reconnects) again();
 };
 
+let before = false; // there was a stream
+
+const LIVE_WAIT_MS = 1500;
+
+/** Waits until events arrive, but not for long: a list that is loaded then misses none of them. */
+export async function whenLive(): Promise<void> {
+  for (const end = Date.now() + LIVE_WAIT_MS; Date.now() < end; await sleep(20)) {
+    if (feed.peek() === 'live' || feed.peek() === 'polling') return;
+  }
+  before = true; // the list is loaded without it, and once more when the stream is there
+}
+
 async function run(stop: AbortSignal): Promise<void> {
-  let before = false;
   try {
     await follow<SandboxEvent>(ROUTE, {
       signal: stop,
@@ -99,22 +123,36 @@ async function run(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Follows events as long as somebody is logged in. */
+const HIDDEN_MS = 10_000;
+
+/* A window that nobody looks at gives its connection back: a browser has few of them without TLS. The
+ * stream goes on behind the last event when somebody looks again. */
+const inView = signal(!document.hidden);
+let hiding: ReturnType<typeof setTimeout> | undefined;
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(hiding);
+  if (!document.hidden) inView.value = true;
+  else hiding = setTimeout(() => (inView.value = false), HIDDEN_MS);
+});
+
+/** Follows events as long as somebody is logged in and looks. */
 export function startEvents(): void {
   let stop: AbortController | null = null;
-  let team: string | null = null;
+  let who: string | null = null;
   effect(() => {
-    const next = session.value ? session.value.team.id + session.value.key.id : null;
-    if (next === team) return;
-    team = next;
+    const now = session.value ? session.value.team.id + session.value.key.id : null;
+    const wanted = now !== null && inView.value;
+    if (now !== who) {
+      last = undefined;
+      before = false;
+      recent.value = [];
+    } else if (wanted === (stop !== null)) {
+      return;
+    }
+    who = now;
     stop?.abort();
-    stop = null;
-    feed.value = 'off';
-    last = undefined;
-    recent.value = [];
-    if (next === null) return;
-    feed.value = 'connecting';
-    stop = new AbortController();
-    void run(stop.signal);
+    stop = wanted ? new AbortController() : null;
+    feed.value = wanted ? 'connecting' : 'off';
+    if (stop) void run(stop.signal);
   });
 }

@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals';
 import type { Detail } from './agent';
 import { del, get, path, post, sentence } from './api';
-import { onEvent, onReconnect, type SandboxEvent } from './events';
+import { onEvent, onReconnect, whenLive, type SandboxEvent } from './events';
 
 export interface SandboxRow {
   id: string;
@@ -168,7 +168,7 @@ export function setInView(shown: SandboxRow[]): void {
 /** Loads the list and keeps it true until the returned function is called. */
 export function keepList(): () => void {
   loading.value = sandboxes.value.size === 0;
-  void load().then(askFigures);
+  void whenLive().then(load).then(askFigures);
   const asking = setInterval(() => void askFigures(), FIGURES_MS);
   const ends = [onEvent(noticed), onReconnect(() => void load())];
   return () => {

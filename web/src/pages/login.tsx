@@ -48,7 +48,7 @@ export function Login() {
           <div>No key at hand? On the daemon's machine, this opens the dashboard without one:</div>
           <CopyLine block text="atoll open" />
           <div>And this makes a new key:</div>
-          <CopyLine block text="atoll key create" />
+          <CopyLine block text="atoll key create my-key" />
         </div>
         <div class="row">
           <span class="grow" />

@@ -85,6 +85,10 @@ const STATES: Record<string, Tone | undefined> = {
   pending: 'warn',
   error: 'bad',
   failed: 'bad',
+  created: 'ok',
+  resumed: 'ok',
+  snapshotted: 'info',
+  updated: undefined,
   killed: undefined,
 };
 

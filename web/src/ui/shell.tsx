@@ -11,11 +11,12 @@ import icon from '../icon.svg';
 import { sentence } from '../lib/api';
 import { feed } from '../lib/events';
 import { shortcut, shortcuts } from '../lib/keys';
-import { isOperator, logout, session } from '../lib/session';
+import { isOperator, login, logout, session } from '../lib/session';
 import { choice, choose, type Choice } from '../lib/theme';
 import { routes, type Route } from '../routes';
-import { Badge, Button, EmptyState, Note, Spinner } from './basics';
+import { Badge, Button, EmptyState, Field, Note, Spinner } from './basics';
 import { Dialog, Dialogs } from './dialog';
+import { Form } from './form';
 import { Icon, type IconName } from './icons';
 import { Toasts } from './toast';
 
@@ -152,6 +153,38 @@ function Help() {
   );
 }
 
+const operatorOpen = signal(false);
+
+/* The operator's rights are added to a session by an admin key, which the page does not keep. */
+function Operator() {
+  const [key, setKey] = useState('');
+  if (!operatorOpen.value) return null;
+  const close = () => {
+    setKey('');
+    operatorOpen.value = false;
+  };
+  return (
+    <Dialog title="Act as the operator" onClose={close}>
+      <Form
+        submit="Add the rights"
+        disabled={key.trim() === ''}
+        onCancel={close}
+        onSubmit={async () => {
+          await login({ adminKey: key.trim() });
+          close();
+        }}
+      >
+        <div class="muted">The operator sees the machine, its teams, its keys and the findings of atoll doctor.</div>
+        <Field label="Admin key" hint="On the daemon's machine, this makes one: atoll admin-key create NAME">
+          {(id, hint) => (
+            <input id={id} aria-describedby={hint} type="password" autocomplete="off" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
+          )}
+        </Field>
+      </Form>
+    </Dialog>
+  );
+}
+
 function Navigation({ open, onGo }: { open: boolean; onGo: () => void }) {
   const [at] = useLocation();
   const who = session.value!;
@@ -194,6 +227,7 @@ function Navigation({ open, onGo }: { open: boolean; onGo: () => void }) {
         <div class="row">
           <ThemeChoice />
           <Button kind="quiet" small icon="help" label="Keyboard shortcuts" onClick={() => (helpOpen.value = true)} />
+          {!who.operator && !who.readOnly && <Button kind="quiet" small icon="secrets" label="Act as the operator" onClick={() => (operatorOpen.value = true)} />}
           <span class="grow faint ellipsis">{who.version}</span>
           <Button kind="quiet" small icon="logout" label="Log out" onClick={() => void logout()} />
         </div>
@@ -233,6 +267,7 @@ export function Shell() {
         </main>
       </div>
       <Help />
+      <Operator />
       <Dialogs />
       <Toasts />
     </Router>

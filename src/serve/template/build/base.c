@@ -70,6 +70,7 @@ static void addition_take(struct work *work, const char *saved)
 {
     (void)str_copy(work->from, sizeof(work->from), str_of(saved));
     memcpy(work->key, work->next_key, sizeof(work->key));
+    work_mark(work, "build.base");
     work->phase = NULL;
     steps_next(work);
 }
@@ -161,6 +162,7 @@ static void begin_template(struct work *work, const struct template *t, const ch
         node_begin(work);
         return;
     }
+    work_mark(work, "build.base");
     work->phase = NULL;
     steps_next(work);
 }

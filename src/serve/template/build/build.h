@@ -25,6 +25,7 @@
 #include "lib/base/err.h"
 #include "lib/base/id.h"
 #include "lib/base/str.h"
+#include "lib/base/trace.h"
 #include "serve/keeper/client.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/store/store.h"
@@ -58,6 +59,7 @@ struct builds_options {
     uint32_t running_max;       /* builds at one time; the others queue */
     int64_t step_limit_ms;      /* of the command of one step */
     int64_t ready_limit_ms;     /* of the start and ready commands together */
+    struct tracer tracer;       /* takes the steps of builds */
 };
 
 must_check int builds_new(const struct builds_options *options, struct builds **out,
@@ -99,6 +101,10 @@ void build_request(struct builds *builds, const struct template *template, const
  * tags are cancelled. */
 must_check int build_start(struct builds *builds, const char *template_id, const char *id,
                            const json_t *body, struct err *err);
+
+/* The build that is started next is part of that trace. */
+void build_trace(struct builds *builds, const char *template_id, const char *id,
+                 const struct trace_place *place);
 
 /* Ends it in error with that reason. -ENOENT; -EBUSY: it has ended already. */
 must_check int build_cancel(struct builds *builds, const char *template_id, const char *id,

@@ -325,12 +325,24 @@ void work_done(struct work *work)
     struct build *build = work->build;
     struct builds *all = build->all;
 
+    work_mark(work, "build.finalize");
+    work_traced(work, NULL);
     work_stop(work);
     build->state = BUILD_READY;
     all->ready++;
     log_info("build %s: ready, template %s", build->id, build->template_id);
     tags_take(build);
     builds_next(all);
+}
+
+void build_trace(struct builds *builds, const char *template_id, const char *id,
+                 const struct trace_place *place)
+{
+    struct build *build = find(builds, template_id, id);
+
+    if (build) {
+        build->trace = *place;
+    }
 }
 
 int build_tag(struct builds *builds, const char *template_id, const char *build_id, const char *tag,

@@ -68,7 +68,8 @@ struct build {
     char *layers, *user, *workdir, *env_json, *start_cmd, *ready_cmd, *start_context, *saved;
     uint64_t bytes;
     uint64_t saved_bytes;
-    struct work *work; /* under way, or queued */
+    struct work *work;        /* under way, or queued */
+    struct trace_place trace; /* of the call that started it */
 };
 
 struct builds {
@@ -184,7 +185,15 @@ struct work {
     size_t output_bytes; /* of this step */
     bool output_cut;
     char prefix[48]; /* "builder 1/3": before what commands write */
+
+    struct trace_place trace; /* the build's own span */
+    uint8_t trace_parent[TRACE_SPAN_BYTES];
+    int64_t begun_us, step_us; /* when it began, and when its last step was over */
 };
+
+/* The step that has that name is over. */
+void work_mark(struct work *work, const char *name);
+void work_traced(const struct work *work, const char *error);
 
 /* spec is taken over. */
 struct work *work_new(struct build *build, struct spec *spec);

@@ -40,6 +40,7 @@ static void step_take(struct work *work, const char *saved)
 {
     (void)str_copy(work->from, sizeof(work->from), str_of(saved));
     memcpy(work->key, work->next_key, sizeof(work->key));
+    work_mark(work, "build.step");
     work->step++;
     steps_next(work);
 }

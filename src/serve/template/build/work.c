@@ -20,6 +20,10 @@ struct work *work_new(struct build *build, struct spec *spec)
     work->refs = 1;
     work->spec = spec;
     work->phase = "base";
+    work->begun_us = work->step_us = clock_mono_us();
+    work->trace = build->trace;
+    memcpy(work->trace_parent, build->trace.span, sizeof(work->trace_parent));
+    trace_enter(&work->trace);
     (void)str_copy(work->team_id, sizeof(work->team_id), str_of(build_team(build)));
     buf_init(&work->script_out, BUILD_SCRIPT_OUT_BYTES_MAX);
     buf_init(&work->out.part, BUILD_LINE_BYTES_MAX);
@@ -51,6 +55,44 @@ void work_release(struct work *work)
     buf_fini(&work->errout.part);
     builds_release(work->all);
     free(work);
+}
+
+/* ---- its trace ---- */
+
+void work_mark(struct work *work, const char *name)
+{
+    int64_t now_us = clock_mono_us();
+    const struct trace_attribute attributes[] = {
+        {.name = "atoll.build.id", .text = work->build ? work->build->id : ""},
+        {.name = "atoll.build.step", .number = (int64_t)work->step + 1},
+    };
+
+    trace_step(&work->all->use.tracer, &work->trace, name, work->step_us, now_us, attributes,
+               countof(attributes));
+    work->step_us = now_us;
+}
+
+/* The build has ended; error: why, or NULL. */
+void work_traced(const struct work *work, const char *error)
+{
+    const struct tracer *tracer = &work->all->use.tracer;
+    const struct trace_attribute attributes[] = {
+        {.name = "atoll.build.id", .text = work->build->id},
+        {.name = "atoll.template.id", .text = work->build->template_id},
+        {.name = "atoll.team.id", .text = work->team_id},
+    };
+    struct trace_span span = {.place = work->trace,
+                              .name = "build",
+                              .begun_us = work->begun_us,
+                              .ended_us = clock_mono_us(),
+                              .attributes = attributes,
+                              .attributes_n = countof(attributes),
+                              .error = error};
+
+    if (trace_wanted(tracer, &work->trace)) {
+        memcpy(span.parent, work->trace_parent, sizeof(span.parent));
+        tracer->span(tracer->ctx, &span);
+    }
 }
 
 /* ---- the end ---- */
@@ -101,6 +143,8 @@ void work_fail(struct work *work, const char *fmt, ...)
     (void)vsnprintf(message, sizeof(message), fmt, ap);
     va_end(ap);
     output_end(work);
+    work_mark(work, work->phase ? "build.phase" : "build.step");
+    work_traced(work, "the build failed");
     work_step_name(work, step);
     work_say(work, LOG_ERROR, "Build failed: %s", message);
     log_info("build %s: failed in step %s: %s", build->id, step, message);

@@ -1,0 +1,39 @@
+// HTML that code made, a table mostly. It is cleaned of everything that runs, loads, or looks like a
+// part of this page; what is left is put there as nodes. There is no frame for it: the page's
+// Content-Security-Policy admits none.
+import createDOMPurify from 'dompurify';
+import { useEffect, useRef } from 'preact/hooks';
+
+const purify = createDOMPurify(window);
+
+const TAGS = [
+  ...['a', 'b', 'blockquote', 'br', 'caption', 'code', 'col', 'colgroup', 'dd', 'del', 'details', 'div', 'dl', 'dt', 'em'],
+  ...['figcaption', 'figure', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'img', 'ins', 'kbd', 'li', 'mark', 'ol', 'p', 'pre'],
+  ...['q', 's', 'samp', 'small', 'span', 'strong', 'sub', 'summary', 'sup', 'table', 'tbody', 'td', 'tfoot', 'th', 'thead', 'tr'],
+  ...['u', 'ul', 'var', 'wbr'],
+];
+
+purify.addHook('afterSanitizeAttributes', (node) => {
+  if (node.nodeName === 'A') {
+    if (!/^https?:\/\//i.test(node.getAttribute('href') ?? '')) node.removeAttribute('href');
+    node.setAttribute('target', '_blank');
+    node.setAttribute('rel', 'noopener noreferrer');
+  }
+  if (node.nodeName === 'IMG' && !/^data:image\//i.test(node.getAttribute('src') ?? '')) node.remove();
+});
+
+export function clean(html: string): DocumentFragment {
+  return purify.sanitize(html, {
+    ALLOWED_TAGS: TAGS,
+    ALLOWED_ATTR: ['href', 'src', 'alt', 'title', 'colspan', 'rowspan', 'scope', 'span', 'start', 'open'],
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
+    RETURN_DOM_FRAGMENT: true,
+  });
+}
+
+export default function Html({ html }: { html: string }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => box.current!.replaceChildren(clean(html)), [html]);
+  return <div class="rich" ref={box} />;
+}

@@ -1,0 +1,213 @@
+// Where a sandbox has been, where it was refused and by which rule, and the rules themselves.
+import { useState } from 'preact/hooks';
+import { get, path, put } from '../../lib/api';
+import { age, bytes, count, dateTime } from '../../lib/format';
+import { canWrite } from '../../lib/session';
+import { Badge, Button, Card, EmptyState, ErrorNote, Facts, Field, Note, SearchField, Spinner } from '../../ui/basics';
+import { Dialog } from '../../ui/dialog';
+import { Form } from '../../ui/form';
+import { Table, type Column } from '../../ui/table';
+import { toast } from '../../ui/toast';
+import type { Box } from './box';
+import { usePolled } from './polled';
+
+interface Connection {
+  host: string | null;
+  address: string | null;
+  port: number | null;
+  verdict: 'reached' | 'refused' | 'failed' | string;
+  rule: string | null;
+  count: number;
+  bytesSent: number;
+  bytesReceived: number;
+  firstAt: string;
+  lastAt: string;
+}
+
+interface Answer {
+  connections: Connection[];
+  dropped?: number;
+  open?: number;
+  names?: number;
+  namesRefused?: number;
+  bytesSent?: number;
+  bytesReceived?: number;
+}
+
+interface Rules {
+  allowOut?: string[];
+  denyOut?: string[];
+  rules?: Record<string, unknown>;
+  egressProxy?: { address?: string; username?: string } | null;
+  dnsServers?: string[];
+  [more: string]: unknown;
+}
+
+const ASK_MS = 3000;
+const TONES: Record<string, 'ok' | 'bad' | 'warn'> = { reached: 'ok', refused: 'bad', failed: 'warn' };
+const words = (text: string) => text.split(/[\s,]+/).filter(Boolean);
+
+const columns: Column<Connection>[] = [
+  { id: 'verdict', header: 'Outcome', value: (row) => row.verdict, cell: (row) => <Badge tone={TONES[row.verdict]}>{row.verdict}</Badge>, width: '94px' },
+  {
+    id: 'to',
+    header: 'To',
+    value: (row) => `${row.host ?? ''} ${row.address ?? ''}`,
+    cell: (row) => (
+      <span class="mono" title={`${row.host ?? ''} ${row.address ?? ''}`}>
+        {row.host ?? row.address ?? '–'}
+        {row.host && row.address && <span class="faint"> {row.address}</span>}
+      </span>
+    ),
+    width: 'minmax(190px, 2fr)',
+  },
+  { id: 'port', header: 'Port', value: (row) => row.port, width: '66px', align: 'right' },
+  { id: 'rule', header: 'Rule', value: (row) => row.rule, cell: (row) => <span title={row.rule ?? ''}>{row.rule}</span>, width: 'minmax(180px, 2fr)' },
+  { id: 'count', header: 'Times', value: (row) => row.count, cell: (row) => count(row.count), width: '74px', align: 'right', searched: false },
+  { id: 'sent', header: 'Sent', value: (row) => row.bytesSent, cell: (row) => bytes(row.bytesSent), width: '88px', align: 'right', searched: false },
+  { id: 'received', header: 'Received', value: (row) => row.bytesReceived, cell: (row) => bytes(row.bytesReceived), width: '92px', align: 'right', searched: false },
+  {
+    id: 'last',
+    header: 'Last',
+    value: (row) => -new Date(row.lastAt).getTime(),
+    cell: (row) => <span title={`${dateTime(row.firstAt)} to ${dateTime(row.lastAt)}`}>{age(row.lastAt)} ago</span>,
+    width: '92px',
+    align: 'right',
+    searched: false,
+  },
+];
+
+/* The whole is replaced, and what is left out is cleared: so what the form does not show is sent along. */
+function RulesForm({ box, now, onClose }: { box: Box; now: Rules; onClose: () => void }) {
+  const [allow, setAllow] = useState((now.allowOut ?? []).join('\n'));
+  const [deny, setDeny] = useState((now.denyOut ?? []).join('\n'));
+  const [internet, setInternet] = useState(box.detail.value?.allowInternetAccess !== false);
+  const proxy = now.egressProxy?.username !== undefined;
+  const save = async () => {
+    const kept: Rules = {};
+    if (now.rules) kept.rules = now.rules;
+    if (now.dnsServers) kept.dnsServers = now.dnsServers;
+    if (now.egressProxy) kept.egressProxy = now.egressProxy;
+    await put(path`/sandboxes/${box.id}/network`, {
+      ...kept,
+      allowOut: words(allow),
+      denyOut: words(deny),
+      ...(internet ? {} : { allow_internet_access: false }),
+    });
+    await box.load();
+    onClose();
+    toast('The new rules hold for new connections.');
+  };
+  return (
+    <Dialog title="Rules for outgoing traffic" onClose={onClose}>
+      <Form submit="Use these rules" onSubmit={save} onCancel={onClose}>
+        <label class="check">
+          <input type="checkbox" checked={internet} onChange={(event) => setInternet(event.currentTarget.checked)} />
+          <span>The sandbox may reach the internet, but for what is denied</span>
+        </label>
+        <Field label="Allowed" hint="Addresses, blocks and domains, one to a line: 10.1.0.0/16, pypi.org, *.example.com. Domains need 0.0.0.0/0 among the denied.">
+          {(id, hint) => <textarea id={id} aria-describedby={hint} rows={4} spellcheck={false} value={allow} onInput={(event) => setAllow(event.currentTarget.value)} />}
+        </Field>
+        <Field label="Denied" hint="Addresses and blocks. 0.0.0.0/0 denies all that is not allowed.">
+          {(id, hint) => <textarea id={id} aria-describedby={hint} rows={3} spellcheck={false} value={deny} onInput={(event) => setDeny(event.currentTarget.value)} />}
+        </Field>
+        {proxy && <Note tone="warn">The proxy of this sandbox has a password, which the daemon never shows: it is lost with new rules.</Note>}
+      </Form>
+    </Dialog>
+  );
+}
+
+function list(entries: string[] | undefined) {
+  if (!entries?.length) return undefined;
+  return (
+    <span class="row wrap">
+      {entries.slice(0, 50).map((entry) => (
+        <span class="tag mono">{entry}</span>
+      ))}
+      {entries.length > 50 && <span class="faint">and {entries.length - 50} more</span>}
+    </span>
+  );
+}
+
+function RulesCard({ box }: { box: Box }) {
+  const [editing, setEditing] = useState(false);
+  const detail = box.detail.value;
+  const now = (detail?.network ?? {}) as Rules;
+  if (!detail) return null;
+  const changed = Object.keys(now.rules ?? {});
+  return (
+    <Card
+      title="Rules"
+      actions={
+        box.state.value === 'running' && (
+          <Button write small icon="edit" onClick={() => setEditing(true)}>
+            Change
+          </Button>
+        )
+      }
+    >
+      <Facts
+        of={[
+          ['Internet', detail.allowInternetAccess === false ? 'not allowed' : 'allowed, but for what is denied'],
+          ['Allowed', list(now.allowOut)],
+          ['Denied', list(now.denyOut)],
+          ['Requests changed', list(changed)],
+          ['Proxy', now.egressProxy?.address],
+          ['DNS servers', list(now.dnsServers)],
+        ]}
+      />
+      {editing && <RulesForm box={box} now={now} onClose={() => setEditing(false)} />}
+    </Card>
+  );
+}
+
+export default function NetworkTab({ box }: { box: Box }) {
+  const [filter, setFilter] = useState('');
+  const [only, setOnly] = useState('');
+  const { value, error } = usePolled((signal) => get<Answer>(path`/sandboxes/${box.id}/connections`, undefined, { signal }), ASK_MS);
+  const rows = (value?.connections ?? []).filter((row) => only === '' || row.verdict === only);
+  const refused = (value?.connections ?? []).filter((row) => row.verdict === 'refused').length;
+  return (
+    <>
+      <RulesCard box={box} />
+      <ErrorNote error={error} />
+      {!value && !error && <Spinner label="Asking for the connections" />}
+      {value && (
+        <>
+          <div class="row wrap">
+            <SearchField label="Filter the connections" value={filter} onInput={setFilter} />
+            <select class="input" aria-label="Outcome" value={only} onChange={(event) => setOnly(event.currentTarget.value)}>
+              <option value="">Every outcome</option>
+              <option>reached</option>
+              <option>refused</option>
+              <option>failed</option>
+            </select>
+            <span class="muted small">
+              {value.open !== undefined && `${count(value.open)} open, `}
+              {value.bytesSent !== undefined && `${bytes(value.bytesSent)} sent, ${bytes(value.bytesReceived)} received, `}
+              {count(refused)} refused
+            </span>
+          </div>
+          <Table
+            label="Connections"
+            columns={columns}
+            rows={rows}
+            rowKey={(row) => `${row.verdict} ${row.host} ${row.address} ${row.port} ${row.rule}`}
+            filter={filter}
+            sort={{ id: 'last' }}
+            foot={!!value.dropped && `${count(value.dropped)} older entries are no longer kept.`}
+            empty={
+              only ? (
+                <div class="empty">No connection had this outcome.</div>
+              ) : (
+                <EmptyState title="No connections" line="curl -sI https://example.com">
+                  What the sandbox reaches, or is refused, appears here by itself. Try in {canWrite.value ? 'a terminal' : 'the sandbox'}:
+                </EmptyState>
+              )
+            }
+          />
+        </>
+      )}
+    </>
+  );
+}
