@@ -194,8 +194,9 @@ void handle_dashboard_overview(struct call *call, const json_t *body)
     const struct api *api = call->api;
     json_t *out = json_object();
     int64_t up_ms = clock_mono_ms() - api->started_mono_ms;
+    const struct admin_key *key = NULL;
     struct err ignored;
-    bool is_operator = admin_check(call->api, http_request(call->ex), &ignored) == 0;
+    bool is_operator = admin_check(call->api, http_request(call->ex), &key, &ignored) == 0;
 
     (void)body;
     (void)json_object_set_new(out, "version", json_string(ATOLL_VERSION));
