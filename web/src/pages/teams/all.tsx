@@ -10,6 +10,7 @@ import { Dialog } from '../../ui/dialog';
 import { Form } from '../../ui/form';
 import { LimitFields } from '../../ui/limits';
 import { Table, type Column } from '../../ui/table';
+import { tableHeight } from '../../ui/table-height';
 import { toast } from '../../ui/toast';
 
 export interface AdminTeam {
@@ -101,7 +102,7 @@ export function AllTeams() {
           rowKey={(row) => row.teamID}
           filter={filter}
           sort={{ id: 'name' }}
-          height={`${Math.min(420, 110 + Math.max(2, rows.length) * 34)}px`}
+          height={tableHeight(rows.length, 12)}
           onOpen={(row) => navigate(`/teams/${encodeURIComponent(row.teamID)}`)}
           empty={<EmptyState title="No teams" line="atoll team create NAME" />}
         />

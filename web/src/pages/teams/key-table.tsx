@@ -9,6 +9,7 @@ import { confirm, Dialog } from '../../ui/dialog';
 import { Form } from '../../ui/form';
 import { LimitFields, limitsText } from '../../ui/limits';
 import { Table, type Column } from '../../ui/table';
+import { tableHeight } from '../../ui/table-height';
 import { toast } from '../../ui/toast';
 
 export interface ApiKey {
@@ -165,7 +166,7 @@ export function KeyTable({ base, keys, onChange, fill }: { base: string; keys: A
         rowKey={(row) => row.id}
         filter={filter}
         sort={{ id: 'made' }}
-        height={fill ? undefined : `${Math.min(360, 130 + Math.max(keys.length, 2) * 34)}px`}
+        height={fill ? undefined : tableHeight(keys.length, 8)}
         empty={
           <EmptyState title="No keys" line="atoll key create NAME">
             Programs need a key to use the daemon. Create one with the button above, or on the command line:

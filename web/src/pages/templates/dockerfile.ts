@@ -19,11 +19,10 @@ export interface Built {
 }
 
 export class DockerfileError extends Error {
-  constructor(
-    readonly line: number,
-    message: string,
-  ) {
+  readonly line: number;
+  constructor(line: number, message: string) {
     super(line > 0 ? `line ${line}: ${message}` : message);
+    this.line = line;
   }
 }
 

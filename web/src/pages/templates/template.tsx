@@ -9,6 +9,7 @@ import { isBuilding, nameOf, shortName, type Build, type Template } from '../../
 import { Badge, Button, Card, CopyLine, EmptyState, ErrorNote, Facts, Note, PageHead, Spinner, StateBadge } from '../../ui/basics';
 import { confirm } from '../../ui/dialog';
 import { Table, type Column } from '../../ui/table';
+import { tableHeight } from '../../ui/table-height';
 import { Tabs } from '../../ui/tabs';
 import { attempt, toast } from '../../ui/toast';
 import { Create } from '../sandboxes/create';
@@ -208,7 +209,7 @@ export default function TemplatePage({ params }: { params: Record<string, string
             columns={buildColumns(tags.data ?? [], data.buildID)}
             rows={builds}
             rowKey={(row) => row.buildID}
-            height={`${Math.min(300, 120 + builds.length * 34)}px`}
+            height={tableHeight(builds.length, 6)}
             onOpen={(row) => navigate(`/templates/${encodeURIComponent(id)}/builds/${encodeURIComponent(row.buildID)}`)}
             empty={<EmptyState title="No builds">Build it with the button above.</EmptyState>}
           />

@@ -8,7 +8,7 @@ import { useShortcut } from '../../lib/keys';
 import { useLoad } from '../../lib/load';
 import { canWrite } from '../../lib/session';
 import type { Volume } from '../../lib/volumes';
-import { Button, EmptyState, ErrorNote, Field, PageHead, SearchField, Spinner } from '../../ui/basics';
+import { Button, EmptyState, ErrorNote, Field, Note, PageHead, SearchField, Spinner } from '../../ui/basics';
 import { confirm, Dialog } from '../../ui/dialog';
 import { Form } from '../../ui/form';
 import { Table, type Column } from '../../ui/table';
@@ -25,6 +25,7 @@ interface Row extends Volume {
 }
 
 const AGAIN_MS = 15_000;
+const NAMED_MAX = 5;
 const SANDBOXES_MAX = 2000; // beyond that the column is left out: it is a help, not the list
 
 async function load(signal: AbortSignal): Promise<Row[]> {
@@ -43,10 +44,21 @@ async function load(signal: AbortSignal): Promise<Row[]> {
   return volumes.map((volume) => ({ ...volume, users: users.get(volume.name) ?? [] }));
 }
 
-function remove(volume: Volume, done: () => void) {
+function remove(volume: Row, done: () => void) {
+  const users = volume.users.map((user) => user.id);
   void confirm({
     title: `Delete the volume ${volume.name}?`,
-    text: 'All files in it are deleted. This cannot be undone.',
+    text: (
+      <div class="column">
+        <p>All files in it are deleted. This cannot be undone.</p>
+        {users.length > 0 && (
+          <Note tone="warn">
+            Mounted by {users.slice(0, NAMED_MAX).join(', ')}
+            {users.length > NAMED_MAX && ` and ${users.length - NAMED_MAX} more`}.
+          </Note>
+        )}
+      </div>
+    ),
     action: 'Delete',
     danger: true,
     run: async () => {
