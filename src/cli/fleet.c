@@ -159,16 +159,19 @@ int fleet_read(const struct cli *cli, const struct endpoint *endpoint, enum flee
                struct fleet *fleet, struct err *err)
 {
     scoped_buf(query, SANDBOX_QUERY_BYTES);
-    scoped(fleet_fini) struct fleet made = {.figures = json_object()};
     const char *state = cli_option(cli, "--state");
 
     int r = query_make(cli, &query, err);
     state = state ? state : cli_has(cli, "--all") ? SANDBOX_STATES : "running";
-    r = r < 0 ? r : fleet_fill(endpoint, state, buf_at(&query), figures, &made, err);
+    if (r < 0) {
+        return r;
+    }
+    *fleet = (struct fleet){.figures = json_object()};
+    r = fleet_fill(endpoint, state, buf_at(&query), figures, fleet, err);
     if (r == 0) {
-        rows_make(&made);
-        *fleet = made;
-        made = (struct fleet){0};
+        rows_make(fleet);
+    } else {
+        fleet_fini(fleet);
     }
     return r;
 }

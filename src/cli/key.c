@@ -7,10 +7,7 @@
 #include "lib/base/str.h"
 
 static const struct grid_column columns[] = {
-    {.title = "ID"},
-    {.title = "KEY"},
-    {.title = "CREATED"},
-    {.title = "NAME", .shrinks = true},
+    {.title = "ID"},  {.title = "KEY"}, {.title = "CREATED"}, {.title = "NAME", .shrinks = true},
     {.title = "MAY"},
 };
 

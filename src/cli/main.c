@@ -15,6 +15,7 @@
 
 enum { SENTENCE_BYTES = 512 };
 
+static void say(const char *fmt, va_list ap) printf_like(1, 0);
 static void say(const char *fmt, va_list ap)
 {
     char msg[SENTENCE_BYTES];
