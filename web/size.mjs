@@ -1,5 +1,6 @@
 // Fails when what is built, compressed with gzip, is larger than the dashboard may be. The same
-// files are what the daemon embeds.
+// files are what the daemon embeds. The texts of licences (licenses.txt) come beside them later: no page
+// loads them.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { gzipSync } from 'node:zlib';
