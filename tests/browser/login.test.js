@@ -110,7 +110,10 @@ test('a key that may only read sees no button that would be refused', async () =
 });
 
 test('an admin key adds the rights of the operator', async () => {
-  const made = execFileSync(`${process.env.ATOLL_BUILD}/atoll`, ['admin-key', 'create', 'browser', '--data', process.env.ATOLL_DATA], { encoding: 'utf8' });
+  const made = execFileSync(`${process.env.ATOLL_BUILD}/atoll`, ['admin-key', 'create', 'browser', '--data', process.env.ATOLL_DATA], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
   const key = /\S{20,}/.exec(made)[0];
   const page = await enter('/');
   await page.getByRole('button', { name: 'Act as the operator' }).click();

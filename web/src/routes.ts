@@ -1,4 +1,4 @@
-// Every page of the dashboard, each a chunk of its own. A route with `nav` is in the navigation.
+// Every page of the dashboard. A route with `nav` is in the navigation.
 // The first path that matches is taken.
 import type { ComponentType } from 'preact';
 import type { IconName } from './ui/icons';

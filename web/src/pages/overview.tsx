@@ -195,7 +195,7 @@ function Figures({ of }: { of: Overview }) {
       />
       {machine.diskTotal !== undefined && machine.diskUsed !== undefined && (
         <Figure
-          name="Disk of the sandboxes"
+          name="Disk"
           value={percent((machine.diskUsed / machine.diskTotal) * 100)}
           part={machine.diskUsed / machine.diskTotal}
           more={`${bytes(machine.diskUsed)} of ${bytes(machine.diskTotal)}`}
