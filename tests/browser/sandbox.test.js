@@ -114,13 +114,13 @@ test('a refused connection is shown with its rule, and rules are changed', async
   await shot(page, 'sandbox-network');
   await panel(page).getByRole('button', { name: 'Change' }).click();
   const dialog = page.getByRole('dialog', { name: 'Rules for outgoing traffic' });
-  await dialog.getByLabel('Denied').fill('not an address');
+  await dialog.getByLabel('Denied', { exact: true }).fill('not an address');
   await dialog.getByRole('button', { name: 'Use these rules' }).click();
   await dialog.getByRole('alert').waitFor();
   assert.match(await dialog.getByRole('alert').innerText(), /denyOut/i, "it is the daemon's sentence");
   await shot(page, 'sandbox-network-rules');
-  await dialog.getByLabel('Allowed').fill('example.com\n*.example.org');
-  await dialog.getByLabel('Denied').fill('0.0.0.0/0');
+  await dialog.getByLabel('Allowed', { exact: true }).fill('example.com\n*.example.org');
+  await dialog.getByLabel('Denied', { exact: true }).fill('0.0.0.0/0');
   await dialog.getByRole('button', { name: 'Use these rules' }).click();
   await dialog.waitFor({ state: 'detached' });
   await panel(page).getByText('*.example.org').waitFor();

@@ -195,7 +195,8 @@ void handle_dashboard_overview(struct call *call, const json_t *body)
     json_t *out = json_object();
     int64_t up_ms = clock_mono_ms() - api->started_mono_ms;
     struct err ignored;
-    bool is_operator = admin_check(call->api, http_request(call->ex), &ignored) == 0;
+    const struct admin_key *admin;
+    bool is_operator = admin_check(call->api, http_request(call->ex), &admin, &ignored) == 0;
 
     (void)body;
     (void)json_object_set_new(out, "version", json_string(ATOLL_VERSION));
