@@ -1,6 +1,7 @@
 import './lib/nonce-start';
 import './styles/theme.css';
 import './styles/ui.css';
+import './styles/pages.css';
 import { render } from 'preact';
 import { startEvents } from './lib/events';
 import { startKeys } from './lib/keys';

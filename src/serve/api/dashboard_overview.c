@@ -194,8 +194,8 @@ void handle_dashboard_overview(struct call *call, const json_t *body)
     const struct api *api = call->api;
     json_t *out = json_object();
     int64_t up_ms = clock_mono_ms() - api->started_mono_ms;
+    const struct admin_key *admin = NULL;
     struct err ignored;
-    const struct admin_key *admin;
     bool is_operator = admin_check(call->api, http_request(call->ex), &admin, &ignored) == 0;
 
     (void)body;

@@ -105,6 +105,7 @@ static const struct route routes[] = {
     {"DELETE", "/events/webhooks/{}",                         handle_webhooks_delete,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/events/webhooks/{}/test",                    handle_webhooks_test,          ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/events/webhooks/{}/deliveries",              handle_webhooks_deliveries,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/events/webhooks/{}/deliveries/{}/redeliver",handle_webhooks_redeliver,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
 
     /* keys and teams */
     {"GET",    "/teams",                                      handle_teams,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},

@@ -267,6 +267,18 @@ static int query_read(struct listing *listing, struct str query, struct err *err
     return r < 0 ? r : token_read(listing, query, err);
 }
 
+static json_t *listed_json(const struct call *call, const struct shown *shown)
+{
+    const struct template *t = shown->of;
+    json_t *row =
+        snapshot_json(call, t->id, t->alias, shown->tag, t->saved_bytes + t->saved_disk_bytes);
+
+    (void)json_object_set_new(row, "sandboxID", json_string(t->snapshot_of));
+    (void)json_object_set_new(row, "createdAt",
+                              stamp_json(shown->tagged_ms ? shown->tagged_ms : t->created_ms));
+    return row;
+}
+
 void handle_snapshots(struct call *call, const json_t *body)
 {
     scoped(listing_fini) struct listing listing = {.call = call, .limit = LIST_LIMIT_MAX};
@@ -288,9 +300,7 @@ void handle_snapshots(struct call *call, const json_t *body)
     size_t n = listing.n < (size_t)listing.limit ? listing.n : (size_t)listing.limit;
     for (size_t i = 0; i < n; i++) {
         struct shown shown = shown_of(&listing, listing.found[i]);
-        const struct template *t = shown.of;
-        (void)json_array_append_new(page, snapshot_json(call, t->id, t->alias, shown.tag,
-                                                        t->saved_bytes + t->saved_disk_bytes));
+        (void)json_array_append_new(page, listed_json(call, &shown));
     }
     if (n < listing.n) {
         struct sandbox_position last = position_of(listing.found[n - 1]);

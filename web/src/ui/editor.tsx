@@ -78,6 +78,17 @@ function heights(props: EditorProps): Extension {
   return EditorView.theme({ '&': own, '.cm-scroller': scroller });
 }
 
+/* Typing over a selection: the browser would keep the look of the old text by a style attribute,
+ * which the Content-Security-Policy refuses. */
+const typeOver = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    if (event.inputType !== 'insertText' || event.data === null || view.composing || view.state.readOnly || view.state.selection.main.empty) return false;
+    event.preventDefault();
+    view.dispatch(view.state.replaceSelection(event.data), { userEvent: 'input.type', scrollIntoView: true });
+    return true;
+  },
+});
+
 const TOLD_MAX = 100;
 
 function extensions(props: EditorProps, latest: { current: EditorProps }, language: Compartment, told: string[]): Extension[] {
@@ -91,6 +102,7 @@ function extensions(props: EditorProps, latest: { current: EditorProps }, langua
     props.lineNumbers === false ? [] : [lineNumbers(), highlightActiveLineGutter()],
     history(),
     drawSelection(),
+    typeOver,
     indentOnInput(),
     bracketMatching(),
     highlightActiveLine(),

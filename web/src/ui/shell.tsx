@@ -153,7 +153,8 @@ function Help() {
   );
 }
 
-const operatorOpen = signal(false);
+/** True opens the dialog that asks for an admin key. */
+export const operatorOpen = signal(false);
 
 /* The operator's rights are added to a session by an admin key, which the page does not keep. */
 function Operator() {
