@@ -60,7 +60,7 @@ function Use({ name }: { name: string }) {
   const text: Record<string, string> = {
     python: `from e2b import Sandbox\n\nsandbox = Sandbox.create(${JSON.stringify(name)})\nprint(sandbox.commands.run("echo hello").stdout)`,
     javascript: `import { Sandbox } from 'e2b'\n\nconst sandbox = await Sandbox.create(${JSON.stringify(name)})\nconsole.log((await sandbox.commands.run('echo hello')).stdout)`,
-    cli: `atoll run ${name} -- echo hello`,
+    cli: `atoll run --template ${name} echo hello`,
   };
   return (
     <Card title="Use it">
