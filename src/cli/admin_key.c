@@ -62,6 +62,13 @@ static int revoke(const struct endpoint *endpoint, const char *id, struct err *e
     return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
+static void done_print(const struct cli *cli, int r)
+{
+    if (r == 0) {
+        cli_print_done(cli, NULL, cli->words[1]);
+    }
+}
+
 static int admin_key(struct cli *cli)
 {
     struct endpoint endpoint;
@@ -74,6 +81,7 @@ static int admin_key(struct cli *cli)
         r = create(cli, &endpoint, cli->words[1], &err);
     } else if (r == 0 && revokes) {
         r = revoke(&endpoint, cli->words[1], &err);
+        done_print(cli, r);
     } else if (r == 0) {
         r = list(cli, &endpoint, &err);
     }
@@ -85,7 +93,7 @@ static const struct subcommand admin_key_subs[] = {
      TAKES_TEXT},
     {"list", "", "lists keys without their secrets", 0, 0, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {.name = NULL},
 };
 

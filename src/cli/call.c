@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/terminal_text.h"
 #include "lib/base/buf.h"
 #include "lib/base/encode.h"
@@ -148,6 +149,8 @@ struct call {
     bool verbatim; /* control characters stay as they are */
     int file;      /* the body to send, from its position; or the file that keeps the answer */
     int64_t file_bytes;
+    int64_t file_sent;
+    struct progress progress;
     bool keeps;
 };
 
@@ -246,9 +249,11 @@ static int call_perform(struct call *call, const struct endpoint *endpoint, json
 
 static size_t on_read(char *into, size_t size, size_t n, void *ctx)
 {
-    const struct call *call = ctx;
+    struct call *call = ctx;
     ssize_t got = read(call->file, into, size * n);
 
+    call->file_sent += got > 0 ? got : 0;
+    progress_tell(&call->progress, call->file_sent, call->file_bytes);
     return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
 }
 
@@ -312,7 +317,10 @@ int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd, in
     headers = header_add(headers, "content-type", STR("application/octet-stream"));
     scoped_json *answer = NULL;
 
-    return call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);
+    progress_begin(&call.progress, true);
+    int r = call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);
+    progress_end(&call.progress);
+    return r;
 }
 
 /* Below a domain the API and each sandbox have names of their own; at a plain address headers say

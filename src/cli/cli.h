@@ -78,6 +78,10 @@ int cli_usage(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);
  */
 void cli_print_json(const json_t *json);
 
+/* Tells that a thing of that name was removed or changed: "Deleted NAME", NAME with -q, or
+ * {"name": NAME} with --json. Without `done`: nothing, unless it is asked for. */
+void cli_print_done(const struct cli *cli, const char *done, const char *name);
+
 /* ---- the daemon of this data directory (call.c) ---- */
 
 struct endpoint {

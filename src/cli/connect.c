@@ -51,8 +51,8 @@ const struct command row_connect = {
     .words_max = 1,
     .takes = TAKES_SANDBOX,
     .options = connect_options,
-    .about = "\nStarts a login shell. `exit` or Ctrl-D leaves it; the sandbox keeps running, and\n"
-             "does not reach its timeout while the terminal is open. Without a terminal the\n"
-             "shell reads its commands from stdin.",
+    .about = "\nStarts a login shell. `exit` or Ctrl-D leaves it; the sandbox keeps running,\n"
+             "and does not reach its timeout while the terminal is open. Without a terminal\n"
+             "the shell reads its commands from stdin.",
     .examples = "atoll connect i0123456789abcdefghij",
 };

@@ -12,16 +12,12 @@
 #include <unistd.h>
 
 #include "cli/entry.h"
+#include "cli/progress.h"
 #include "cli/remote.h"
 #include "cli/sandboxes.h"
-#include "cli/terminal.h"
-#include "cli/units.h"
 #include "lib/base/fd.h"
 
-enum {
-    TICK_MS = 200,
-    SHOWN_AFTER_TICKS = 5, /* a short copy shows no progress */
-};
+enum { TICK_MS = 200 };
 
 #define VOLUME_PREFIX "vol:"
 
@@ -237,24 +233,8 @@ static void *sender_run(void *ctx)
 struct watcher {
     struct copy *copy;
     int signals, stop, socket;
-    bool shows;
-    bool shown;
+    struct progress progress;
 };
-
-static void progress_show(struct watcher *watcher)
-{
-    long long moved = atomic_load(&watcher->copy->moved);
-    char done[UNITS_BYTES], all[UNITS_BYTES];
-    int64_t bytes = watcher->copy->bytes;
-
-    watcher->shown = true;
-    (void)fprintf(stderr, "\r\033[K%s", units_size((double)moved, done));
-    if (bytes > 0 && !watcher->copy->tree) {
-        (void)fprintf(stderr, " of %s (%d %%)", units_size((double)bytes, all),
-                      (int)(moved * 100 / bytes > 100 ? 100 : moved * 100 / bytes));
-    }
-    (void)fflush(stderr);
-}
 
 static void *watcher_run(void *ctx)
 {
@@ -262,7 +242,7 @@ static void *watcher_run(void *ctx)
     struct pollfd fds[2] = {{.fd = watcher->signals, .events = POLLIN},
                             {.fd = watcher->stop, .events = POLLIN}};
 
-    for (int tick = 0; poll(fds, 2, TICK_MS) >= 0 || errno == EINTR; tick++) {
+    while (poll(fds, 2, TICK_MS) >= 0 || errno == EINTR) {
         struct signalfd_siginfo info;
         if (fds[1].revents) {
             break;
@@ -273,13 +253,10 @@ static void *watcher_run(void *ctx)
             atomic_store(&watcher->copy->spoilt, true);
             (void)shutdown(watcher->socket, SHUT_RDWR);
         }
-        if (watcher->shows && tick > SHOWN_AFTER_TICKS) {
-            progress_show(watcher);
-        }
+        progress_tell(&watcher->progress, atomic_load(&watcher->copy->moved),
+                      watcher->copy->tree ? -1 : watcher->copy->bytes);
     }
-    if (watcher->shown) {
-        (void)fputs("\r\033[K", stderr);
-    }
+    progress_end(&watcher->progress);
     return NULL;
 }
 
@@ -307,12 +284,9 @@ static int streams_run(struct copy *copy, int sockets[2], struct err *err)
     if (remote_signals_open(&signals, err) < 0 || pipe(stop) < 0) {
         return -EMFILE;
     }
-    struct watcher watcher = {.copy = copy,
-                              .signals = signals.fd,
-                              .stop = stop[0],
-                              .socket = sockets[0],
-                              .shows = !copy->quiet && terminal_is(stderr) &&
-                                       copy->to->kind != PLACE_PIPE};
+    struct watcher watcher = {
+        .copy = copy, .signals = signals.fd, .stop = stop[0], .socket = sockets[0]};
+    progress_begin(&watcher.progress, !copy->quiet && copy->to->kind != PLACE_PIPE);
     pthread_t sending, watching;
     if (pthread_create(&sending, NULL, sender_run, &sender) != 0 ||
         pthread_create(&watching, NULL, watcher_run, &watcher) != 0) {

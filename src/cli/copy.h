@@ -6,7 +6,7 @@
  * whole: `spoilt` says so before the stream ends.
  *
  * Owns:     the socket and the threads of a copy.
- * Needs:    tar on this machine for directories of this machine, and tar in a sandbox for its own.
+ * Needs:    tar on this machine for directories of this machine.
  * Blocks:   until all is copied.
  * Threads:  the caller's, one for the source, one for signals and progress.
  */

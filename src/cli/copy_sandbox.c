@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "cli/copy.h"
+#include "cli/copy_tree.h"
 #include "cli/remote.h"
 #include "cli/terminal_text.h"
 #include "lib/web/multi.h"
 
-enum { COMPLAINT_BYTES = 160 };
+enum { COMPLAINT_BYTES = 160, MORE_BYTES = 400 };
 
 /* Numbers of 64 bits are texts in the JSON of protobuf. */
 static int64_t number_of(const json_t *value)
@@ -18,13 +19,18 @@ static int64_t number_of(const json_t *value)
                                  : json_integer_value(value);
 }
 
-static int entry_take(struct place *place, const json_t *entry, struct err *err)
+static enum place_type type_of(const json_t *entry)
 {
     const char *type = json_text_of(entry, "type");
 
-    place->type = strcmp(type, "FILE_TYPE_DIRECTORY") == 0 ? PLACE_DIRECTORY
-                  : strcmp(type, "FILE_TYPE_FILE") == 0    ? PLACE_FILE
-                                                           : PLACE_SPECIAL;
+    return strcmp(type, "FILE_TYPE_DIRECTORY") == 0 ? PLACE_DIRECTORY
+           : strcmp(type, "FILE_TYPE_FILE") == 0    ? PLACE_FILE
+                                                    : PLACE_SPECIAL;
+}
+
+static int entry_take(struct place *place, const json_t *entry, struct err *err)
+{
+    place->type = type_of(entry);
     place->mode = (mode_t)json_integer_value(json_object_get(entry, "mode")) & 0777;
     place->bytes = number_of(json_object_get(entry, "size"));
     return str_copy(place->path, sizeof(place->path), str_of(json_text_of(entry, "path")))
@@ -63,29 +69,34 @@ static int directory_make(struct place *place, struct err *err)
     return r < 0 ? r : entry_take(place, json_object_get(answer, "entry"), err);
 }
 
-/* ---- a file ---- */
+/* ---- files ---- */
 
-static int file_transfer(struct copy *copy, struct place *place, const char *method, int fd,
-                         struct err *err)
+static int file_prepare(const struct place *place, bool sends, const char *file, mode_t mode,
+                        CURL *easy, struct curl_slist **headers, struct err *err)
 {
-    bool sends = strcmp(method, "POST") == 0;
-    char path[LINK_PATH_BYTES], more[300] = "";
-    struct curl_slist *headers = NULL;
-    CURL *easy = web_handle_new();
+    char path[LINK_PATH_BYTES], more[MORE_BYTES] = "", escaped[MORE_BYTES / 2];
 
     if (place->user) {
-        char escaped[200];
         endpoint_escape(place->user, escaped, sizeof(escaped));
         (void)snprintf(more, sizeof(more), "&username=%s", escaped);
     }
-    if (sends && copy->mode) {
+    if (sends && mode) {
         size_t n = strlen(more);
-        (void)snprintf(more + n, sizeof(more) - n, "&mode=%o", (unsigned)copy->mode & 0777);
+        (void)snprintf(more + n, sizeof(more) - n, "&mode=%o", (unsigned)mode & 0777);
     }
-    int r = transfer_path(path, sizeof(path), "/files", place->path, more, err);
-    r = r < 0 ? r
-              : link_prepare(&place->link, easy, method, path,
-                             sends ? "application/octet-stream" : NULL, NULL, &headers, err);
+    int r = transfer_path(path, sizeof(path), "/files", file, more, err);
+    return r < 0 ? r
+                 : link_prepare(&place->link, easy, sends ? "POST" : "GET", path,
+                                sends ? "application/octet-stream" : NULL, NULL, headers, err);
+}
+
+static int file_transfer(struct copy *copy, const struct place *place, bool sends, int fd,
+                         struct err *err)
+{
+    struct curl_slist *headers = NULL;
+    CURL *easy = web_handle_new();
+    int r = file_prepare(place, sends, place->path, copy->mode, easy, &headers, err);
+
     if (r == 0) {
         r = sends ? transfer_put(copy, easy, fd, err) : transfer_get(copy, easy, fd, err);
     }
@@ -93,6 +104,47 @@ static int file_transfer(struct copy *copy, struct place *place, const char *met
     curl_slist_free_all(headers);
     return r;
 }
+
+/* ---- a tree, without tar ---- */
+
+static int directory_list(const struct place *place, const char *path, json_t **out,
+                          struct err *err)
+{
+    scoped_json *body = json_pack("{sssi}", "path", path, "depth", 1), *answer = NULL;
+    int r = body ? link_call(&place->link, "/filesystem.Filesystem/ListDir", place->user, body,
+                             &answer, err)
+                 : err_set(err, EILSEQ, "a path in the sandbox is not UTF-8");
+
+    *out = r < 0 ? NULL : json_incref(json_object_get(answer, "entries"));
+    return r;
+}
+
+static struct tree_entry entry_of(const json_t *row)
+{
+    return (struct tree_entry){
+        .name = json_text_of(row, "name"),
+        .path = json_text_of(row, "path"),
+        .target = json_text_of(row, "symlinkTarget"),
+        .type = json_object_get(row, "symlinkTarget") ? PLACE_MISSING : type_of(row),
+        .mode = (mode_t)json_integer_value(json_object_get(row, "mode")) & 0777,
+        .bytes = number_of(json_object_get(row, "size")),
+    };
+}
+
+/* The mode is not passed on: the agent has no call for it. */
+static int directory_add(const struct place *place, const char *path, mode_t mode, struct err *err)
+{
+    scoped_json *body = json_pack("{ss}", "path", path), *answer = NULL;
+    int r = body ? link_call(&place->link, "/filesystem.Filesystem/MakeDir", place->user, body,
+                             &answer, err)
+                 : err_set(err, EILSEQ, "a path in the sandbox is not UTF-8");
+
+    (void)mode;
+    return r == -EEXIST ? 0 : r;
+}
+
+static const struct tree_ops sandbox_ops = {
+    .list = directory_list, .entry = entry_of, .make_dir = directory_add, .file = file_prepare};
 
 /* ---- a tree ---- */
 
@@ -127,7 +179,7 @@ static void on_sent(void *ctx, size_t bytes)
 }
 
 static int tar_run(struct copy *copy, const struct place *place, const char *const *argv, int in,
-                   int out, struct err *err)
+                   int out, bool *missing, struct err *err)
 {
     struct tarring tarring = {.copy = copy, .out = out};
     struct remote_plan plan = {
@@ -144,12 +196,8 @@ static int tar_run(struct copy *copy, const struct place *place, const char *con
     struct remote_end end;
     int r = remote_run(&plan, &end, err);
 
-    if (r < 0 && end.unstartable) {
-        return err_set(err, -r,
-                       "start tar in sandbox %s: %.120s; without it directories cannot be "
-                       "copied, but single files can",
-                       place->link.id, ours(err->msg));
-    }
+    /* A directory that the user may not enter is another reason not to start. */
+    *missing = r < 0 && end.unstartable && strstr(err->msg, "'tar': No such file") != NULL;
     if (r == 0 && end.code != 0) {
         return err_set(err, EIO, "tar in sandbox %s failed with code %d: %s", place->link.id,
                        end.code, tarring.complaint);
@@ -160,23 +208,31 @@ static int tar_run(struct copy *copy, const struct place *place, const char *con
 int sandbox_send(struct copy *copy, int out, struct err *err)
 {
     static const char *const argv[] = {"tar", "-cf", "-", ".", NULL};
+    bool missing = false;
 
-    return copy->tree ? tar_run(copy, copy->from, argv, -1, out, err)
-                      : file_transfer(copy, copy->from, "GET", out, err);
+    if (!copy->tree) {
+        return file_transfer(copy, copy->from, false, out, err);
+    }
+    int r = tar_run(copy, copy->from, argv, -1, out, &missing, err);
+    return missing ? tree_send(copy, &sandbox_ops, out, err) : r;
 }
 
 int sandbox_receive(struct copy *copy, int in, struct err *err)
 {
     /* The files belong to the user who runs tar, and keep their modes. */
     static const char *const argv[] = {"tar", "-xopf", "-", NULL};
+    bool missing = false;
     int r = 0;
 
     if (!copy->tree) {
-        return file_transfer(copy, copy->to, "POST", in, err);
+        return file_transfer(copy, copy->to, true, in, err);
     }
     if (copy->to->type == PLACE_MISSING) {
         r = directory_make(copy->to, err);
     }
-    r = r < 0 ? r : tar_run(copy, copy->to, argv, in, -1, err);
+    r = r < 0 ? r : tar_run(copy, copy->to, argv, in, -1, &missing, err);
+    if (missing) {
+        return tree_receive(copy, &sandbox_ops, in, err);
+    }
     return r < 0 ? r : copy_drain(copy, in, err); /* some tars leave before the last block */
 }

@@ -41,11 +41,11 @@ const struct command row_cp = {
     .words_max = 2,
     .takes = TAKES_COPY,
     .options = cp_options,
-    .about = "\nA directory that is the target takes the copy under the source's own name; DIR/.\n"
-             "stands for what is in DIR. Modes are kept. `-` is stdin or stdout: the bytes of a\n"
-             "file, or a tar stream of a directory. On this machine a file or a new directory\n"
-             "appears when it is complete, and no name from a sandbox leads out of the target.\n"
-             "Directories of a sandbox need `tar` in its template. -q shows no progress.",
+    .about = "\nA directory that is the target takes the copy under the source's own name;\n"
+             "DIR/. stands for what is in DIR. Modes are kept. `-` is stdin or stdout: the\n"
+             "bytes of a file, or a tar stream of a directory. Here a file or new directory\n"
+             "appears when it is complete, and no name from a sandbox leads out of it.\n"
+             "-q shows no progress.",
     .examples = "atoll cp report.csv i0123456789abcdefghij:/home/user/\n"
                 "atoll cp i0123456789abcdefghij:results ./results\n"
                 "atoll cp i0123456789abcdefghij:/var/log - | tar t",

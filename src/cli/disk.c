@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
-#include "lib/base/alloc.h"
+#include "lib/base/text.h"
 
 struct user {
     long long bytes;
@@ -48,8 +48,9 @@ static void user_add(void *ctx, const json_t *row)
     if (!users->list) {
         abort();
     }
-    users->list[users->n++] =
-        (struct user){.bytes = bytes, .kind = users->kind, .name = xstrdup(name_of(users, row))};
+    struct user *user = &users->list[users->n++];
+    *user = (struct user){.bytes = bytes, .kind = users->kind};
+    text_set(&user->name, name_of(users, row));
 }
 
 static int users_read(const struct endpoint *endpoint, struct users *users, struct err *err)

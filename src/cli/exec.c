@@ -59,7 +59,7 @@ static const struct option exec_options[] = {
     {.name = "--env",
      .letter = "-e",
      .value = "NAME=VALUE",
-     .help = "set a variable; NAME alone takes its value from here",
+     .help = "set a variable; NAME alone passes ours on",
      .repeats = true},
     {.name = "--detach", .letter = "-d", .help = "start it, print its pid, do not wait"},
     {.name = NULL},
@@ -78,10 +78,9 @@ const struct command row_exec = {
     .takes = TAKES_SANDBOX,
     .options = exec_options,
     .about = "\nThe exit code is that of the command, or 128 and the number of the signal that\n"
-             "ended it; 126 and 127 mean that it could not be started. stdin is passed on when\n"
-             "it is no terminal: in a loop over lines, give the command </dev/null. Ctrl-C ends\n"
-             "the command; with -t it goes to the terminal inside. When the connection is lost,\n"
-             "the command goes on and is found again.",
+             "ended it; 126 and 127 mean that it could not be started. stdin is passed on if\n"
+             "it is no terminal: in a loop over lines, add </dev/null. Ctrl-C ends the\n"
+             "command; with -t it goes inside. A lost connection is made anew.",
     .examples = "atoll exec i0123456789abcdefghij python3 -V\n"
                 "atoll exec -it i0123456789abcdefghij bash\n"
                 "cat data.csv | atoll exec i0123456789abcdefghij sort",

@@ -215,7 +215,7 @@ static int hardlink_make(struct extract *x, const char *of, int dir, const char 
                          struct err *err)
 {
     char name[NAME_BYTES], temporary[TEMPORARY_BYTES];
-    const char *first = NULL;
+    const char *first = "";
     int r = extract_name(of, name, sizeof(name), err);
     scoped_fd first_dir = r < 0 ? r : parent_open(x, name, &first, err);
 
@@ -247,8 +247,8 @@ static int directory_make(struct extract *x, struct archive_entry *entry, int di
 
 static int entry_make(struct extract *x, struct archive_entry *entry, struct err *err)
 {
-    const char *given = archive_entry_pathname(entry), *last = NULL;
-    char name[NAME_BYTES], whole[NAME_BYTES];
+    const char *given = archive_entry_pathname(entry), *last = "";
+    char name[NAME_BYTES], whole[NAME_BYTES] = "";
 
     given = given ? given : archive_entry_pathname_utf8(entry);
     int r = given ? extract_name(given, name, sizeof(name), err)
@@ -257,7 +257,7 @@ static int entry_make(struct extract *x, struct archive_entry *entry, struct err
     if (r < 0) {
         return r;
     }
-    memcpy(whole, name, sizeof(whole));
+    (void)str_copy(whole, sizeof(whole), str_of(name));
     scoped_fd dir = parent_open(x, name, &last, err);
     if (dir < 0) {
         return dir;
@@ -291,7 +291,7 @@ static void directories_finish(struct extract *x, bool apply)
 
     while ((directory = x->directories)) {
         struct err err;
-        const char *last = NULL;
+        const char *last = "";
         char name[NAME_BYTES];
         (void)str_copy(name, sizeof(name), str_of(directory->name));
         scoped_fd dir = apply ? parent_open(x, name, &last, &err) : -1;

@@ -12,7 +12,12 @@
 #include "lib/base/buf.h"
 #include "lib/base/encode.h"
 
-enum { IDS_A_CALL = 100, IDS_BYTES = IDS_A_CALL * (ID_SANDBOX_LEN + 1) + 64, METADATA_BYTES = 256 };
+enum {
+    IDS_A_CALL = 100,
+    IDS_BYTES = IDS_A_CALL * (ID_SANDBOX_LEN + 1) + 64,
+    METADATA_BYTES = 256,
+    CURSOR_BYTES = 512
+};
 
 void fleet_fini(struct fleet *fleet)
 {
@@ -89,36 +94,84 @@ static int figures_page(const struct endpoint *endpoint, const json_t *list, siz
     return r;
 }
 
+/* A list with figures, a thousand to a page. */
+static int rows_read(const struct endpoint *endpoint, const char *states, const char *query,
+                     json_t *list, struct err *err)
+{
+    char cursor[CURSOR_BYTES] = "", path[SANDBOX_QUERY_BYTES + CURSOR_BYTES + 128];
+    int r = 0;
+
+    do {
+        scoped_json *page = NULL;
+        (void)snprintf(path, sizeof(path), "/dashboard/sandboxes?state=%s%s%s%s", states, query,
+                       cursor[0] ? "&cursor=" : "", cursor);
+        r = endpoint_call_verbatim(endpoint, "GET", path, NULL, &page, err);
+        cursor[0] = '\0';
+        if (r == 0) {
+            (void)json_array_extend(list, json_object_get(page, "sandboxes"));
+            endpoint_escape(json_text_of(page, "nextCursor"), cursor, sizeof(cursor));
+        }
+    } while (r == 0 && cursor[0]);
+    return r;
+}
+
+static int metrics_read(const struct endpoint *endpoint, const struct fleet *fleet, struct err *err)
+{
+    size_t at = 0;
+    int r = 0;
+
+    while (r == 0 && at < json_array_size(fleet->list)) {
+        r = figures_page(endpoint, fleet->list, &at, fleet->figures, err);
+    }
+    return r;
+}
+
+/* Rows of the dashboard have their figures beside the rest. */
 static void rows_make(struct fleet *fleet)
 {
     fleet->n = json_array_size(fleet->list);
     fleet->rows = xcalloc(fleet->n + 1, sizeof(*fleet->rows));
     for (size_t i = 0; i < fleet->n; i++) {
         const json_t *sandbox = json_array_get(fleet->list, i);
+        const json_t *figures = json_object_get(fleet->figures, json_text_of(sandbox, "sandboxID"));
         fleet->rows[i].sandbox = sandbox;
-        fleet->rows[i].figures =
-            json_object_get(fleet->figures, json_text_of(sandbox, "sandboxID"));
+        fleet->rows[i].figures = json_object_get(sandbox, "figuresAt") ? sandbox : figures;
     }
 }
 
-int fleet_read(const struct cli *cli, const struct endpoint *endpoint, bool figures,
+static int fleet_fill(const struct endpoint *endpoint, const char *states, const char *query,
+                      enum fleet_figures figures, struct fleet *fleet, struct err *err)
+{
+    if (figures == FLEET_LATEST) {
+        fleet->list = json_array();
+        int r = rows_read(endpoint, states, query, fleet->list, err);
+        if (r != -CALL_NOT_FOUND) {
+            return r;
+        }
+        json_decref(fleet->list); /* an older daemon has no such route */
+        fleet->list = NULL;
+    }
+    int r = sandboxes_read(endpoint, states, query, &fleet->list, err);
+    return r == 0 && figures != FLEET_PLAIN ? metrics_read(endpoint, fleet, err) : r;
+}
+
+int fleet_read(const struct cli *cli, const struct endpoint *endpoint, enum fleet_figures figures,
                struct fleet *fleet, struct err *err)
 {
     scoped_buf(query, SANDBOX_QUERY_BYTES);
-    scoped(fleet_fini) struct fleet made = {.figures = json_object()};
     const char *state = cli_option(cli, "--state");
-    size_t at = 0;
 
     int r = query_make(cli, &query, err);
     state = state ? state : cli_has(cli, "--all") ? SANDBOX_STATES : "running";
-    r = r < 0 ? r : sandboxes_read(endpoint, state, buf_at(&query), &made.list, err);
-    while (r == 0 && figures && at < json_array_size(made.list)) {
-        r = figures_page(endpoint, made.list, &at, made.figures, err);
+    if (r < 0) {
+        return r;
     }
+    *fleet = (struct fleet){.figures = json_object()};
+    r = fleet_fill(endpoint, state, buf_at(&query), figures, fleet, err);
     if (r == 0) {
-        rows_make(&made);
-        *fleet = made;
-        made = (struct fleet){0};
+        rows_make(fleet);
+    } else {
+        fleet_fini(fleet);
     }
     return r;
 }
@@ -176,7 +229,8 @@ void fleet_add_size(struct grid *grid, const struct fleet_row *row, const char *
 
 void fleet_add_state(struct grid *grid, const struct fleet_row *row)
 {
-    const char *state = json_text_of(row->sandbox, "state");
+    const char *changing = json_string_of(row->sandbox, "changing");
+    const char *state = changing ? changing : json_text_of(row->sandbox, "state");
 
     grid_add(grid, state);
     grid_paint(grid, strcmp(state, "running") == 0 ? PAINT_GREEN : PAINT_YELLOW);

@@ -6,8 +6,14 @@
 #include "cli/grid.h"
 
 struct fleet_row {
-    const json_t *sandbox; /* of /v2/sandboxes */
-    const json_t *figures; /* of /sandboxes/metrics; NULL: it has none (yet, or while paused) */
+    const json_t *sandbox; /* of /v2/sandboxes or /dashboard/sandboxes */
+    const json_t *figures; /* NULL: it has none (yet, or while paused) */
+};
+
+enum fleet_figures {
+    FLEET_PLAIN,   /* no figures; the list is that of /v2/sandboxes */
+    FLEET_LATEST,  /* CPU, memory and disk, in as few requests as there can be */
+    FLEET_METRICS, /* the answers of /sandboxes/metrics */
 };
 
 struct fleet {
@@ -19,8 +25,8 @@ struct fleet {
 enum fleet_order { FLEET_BY_AGE, FLEET_BY_CPU, FLEET_BY_MEMORY, FLEET_BY_DISK };
 
 /* What cli's filters choose: --all, --state, --template, --metadata. Blocks. */
-must_check int fleet_read(const struct cli *cli, const struct endpoint *endpoint, bool figures,
-                          struct fleet *fleet, struct err *err);
+must_check int fleet_read(const struct cli *cli, const struct endpoint *endpoint,
+                          enum fleet_figures figures, struct fleet *fleet, struct err *err);
 void fleet_fini(struct fleet *fleet);
 
 /* Descending; the newest first by age. */

@@ -1,11 +1,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/template.h"
+#include "cli/terminal.h"
 
 enum { POLL_MS = 250, LOGS_A_CALL = 100 };
 
@@ -34,27 +36,30 @@ bool follow_interrupted(void)
 /* ---- lines ---- */
 
 /* On a terminal errors are red, and cached steps are dim. */
-static void entry_show(const json_t *entry)
+static void entry_show(const json_t *entry, enum build_show show)
 {
-    const char *message = json_string_of(entry, "message");
-    const char *level = json_string_of(entry, "level");
-    const char *begin = "", *end = "";
+    const char *message = json_text_of(entry, "message"), *level = json_text_of(entry, "level");
+    bool bad = strcmp(level, "error") == 0 || strcmp(level, "warn") == 0;
+    bool cached = strncmp(message, "CACHED", 6) == 0;
+    enum paint paint = bad ? PAINT_RED : cached ? PAINT_DIM : PAINT_NONE;
 
-    if (isatty(STDOUT_FILENO) && message && level) {
-        bool bad = strcmp(level, "error") == 0 || strcmp(level, "warn") == 0;
-        begin = bad ? "\033[31m" : strncmp(message, "CACHED", 6) == 0 ? "\033[2m" : "";
-        end = begin[0] ? "\033[0m" : "";
+    if (show == BUILD_SHOW_JSON) {
+        char *text = json_dumps(entry, JSON_COMPACT);
+        printf("%s\n", text ? text : "null");
+        free(text);
+    } else if (show == BUILD_SHOW_TEXT) {
+        printf("%s%s%s\n", terminal_paint(stdout, paint), message,
+               paint ? terminal_plain(stdout) : "");
     }
-    printf("%s%s%s\n", begin, message ? message : "", end);
 }
 
-static size_t entries_show(const json_t *status)
+static size_t entries_show(const json_t *status, enum build_show show)
 {
     const json_t *entries = json_object_get(status, "logEntries"), *entry;
     size_t i;
 
     json_array_foreach (entries, i, entry) {
-        entry_show(entry);
+        entry_show(entry, show);
     }
     (void)fflush(stdout);
     return json_array_size(entries);
@@ -100,8 +105,8 @@ static void wait_a_moment(void)
     (void)nanosleep(&pause, NULL);
 }
 
-int build_follow(const struct endpoint *endpoint, const struct build_place *place, bool wait,
-                 struct err *err)
+int build_follow(const struct endpoint *endpoint, const struct build_place *place,
+                 enum build_show show, bool wait, struct err *err)
 {
     size_t offset = 0;
 
@@ -111,7 +116,7 @@ int build_follow(const struct endpoint *endpoint, const struct build_place *plac
         if (r < 0) {
             return r;
         }
-        size_t n = entries_show(status);
+        size_t n = entries_show(status, show);
         bool over = n == 0 && (has_ended(status) || !wait);
         offset += n;
         r = over && wait ? outcome(status, err) : 0;

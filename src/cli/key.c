@@ -87,6 +87,7 @@ static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, co
     (void)!endpoint_find(cli, &before, &ignored);
     int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
     if (r == 0) {
+        cli_print_done(cli, NULL, id);
         tell_of_rotation(cli, &before);
     }
     return r;
@@ -115,7 +116,7 @@ static const struct subcommand key_subs[] = {
      COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"list", "", "lists keys without their secrets", 0, 0, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"revoke", "ID", "ends a key at once", 1, 1, 0, TAKES_TEXT},
+    {"revoke", "ID", "ends a key at once", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {.name = NULL},
 };
 

@@ -22,7 +22,7 @@ static int kill_all(const struct cli *cli, const struct endpoint *endpoint,
 {
     scoped(fleet_fini) struct fleet fleet = {0};
     struct err err;
-    int r = fleet_read(cli, endpoint, false, &fleet, &err);
+    int r = fleet_read(cli, endpoint, FLEET_PLAIN, &fleet, &err);
 
     if (r < 0) {
         return cli_failed(r, &err);

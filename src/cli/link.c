@@ -104,7 +104,9 @@ int link_refusal(struct str body, long status, struct err *err)
 {
     scoped_json *json = terminal_json_clean(json_loadb(body.at, body.len, 0, NULL));
     const char *message = json_string_of(json, "message"), *code = json_string_of(json, "code");
-    int number = status == 404 || (code && strcmp(code, "not_found") == 0) ? ENOENT : EPROTO;
+    bool exists = code && strcmp(code, "already_exists") == 0;
+    bool missing = status == 404 || (code && strcmp(code, "not_found") == 0);
+    int number = exists ? EEXIST : missing ? ENOENT : EPROTO;
 
     return err_set(err, number, "%s", message ? message : "the sandbox refused the request");
 }

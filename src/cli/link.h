@@ -40,7 +40,7 @@ must_check int link_prepare(const struct link *link, CURL *easy, const char *met
                             struct curl_slist **headers, struct err *err);
 
 /* A unary call. `body` stays the caller's; *answer is the caller's, and its texts are as they came.
- * -ENOENT when the agent says so. */
+ * -ENOENT and -EEXIST when the agent says so. */
 must_check int link_call(const struct link *link, const char *path, const char *user,
                          const json_t *body, json_t **answer, struct err *err);
 

@@ -15,6 +15,7 @@
 
 enum { SENTENCE_BYTES = 512 };
 
+static void say(const char *fmt, va_list ap) printf_like(1, 0);
 static void say(const char *fmt, va_list ap)
 {
     char msg[SENTENCE_BYTES];
@@ -89,10 +90,26 @@ void cli_print_json(const json_t *json)
     free(text);
 }
 
+void cli_print_done(const struct cli *cli, const char *done, const char *name)
+{
+    if (cli->json) {
+        scoped_json *object = json_pack("{s:s}", "name", name);
+        cli_print_json(object);
+    } else if (cli->quiet) {
+        printf("%s\n", name);
+    } else if (done) {
+        printf("%s %s\n", done, name);
+    }
+}
+
 static int version(struct cli *cli)
 {
-    (void)cli;
-    printf("atoll " ATOLL_VERSION "\n");
+    if (cli->json) {
+        scoped_json *object = json_pack("{s:s}", "version", ATOLL_VERSION);
+        cli_print_json(object);
+    } else {
+        printf("%s" ATOLL_VERSION "\n", cli->quiet ? "" : "atoll ");
+    }
     return CLI_OK;
 }
 
@@ -102,7 +119,7 @@ const struct command row_version = {
     .summary = "prints the version",
     .run = version,
     .group = GROUP_DAEMON,
-    .bits = COMMAND_NO_SETTINGS,
+    .bits = COMMAND_NO_SETTINGS | COMMAND_JSON | COMMAND_QUIET,
 };
 
 static int refuse_command(const char *name)
@@ -136,6 +153,36 @@ static const char *name_of(const char *word)
     return word;
 }
 
+/* Options may stand before the command as well: moves the command to the front of argv[1..]. */
+static void command_first(int argc, char **argv)
+{
+    static const struct command none = {.name = ""};
+    int at = 1;
+
+    while (at < argc && argv[at][0] == '-' && strcmp(name_of(argv[at]), argv[at]) == 0) {
+        size_t len = strcspn(argv[at], "=");
+        const struct option *option = command_option(&none, argv[at], len);
+        bool setting = config_has_flag((struct str){argv[at], len});
+        if (!option && !setting) {
+            return;
+        }
+        at += (setting || option->value) && !argv[at][len] ? 2 : 1;
+    }
+    if (at < argc) {
+        char *command = argv[at];
+        (void)memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+        argv[1] = command;
+    }
+}
+
+/* Output that could not be written is a failure: a script must not go on with half of it. */
+static int finish(int code)
+{
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+
+    return lost && code == CLI_OK ? cli_fail(CLI_FAILED, "the output could not be written") : code;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {.program = argv[0]};
@@ -146,6 +193,7 @@ int main(int argc, char **argv)
         return CLI_USAGE;
     }
     (void)setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters */
+    command_first(argc, argv);
     cli.command = command_find(name_of(argv[1]));
     if (!cli.command) {
         return refuse_command(argv[1]);
@@ -160,7 +208,7 @@ int main(int argc, char **argv)
     }
     if (cli.help && !(cli.command->bits & COMMAND_OWN_HELP)) {
         command_help(cli.command);
-        return CLI_OK;
+        return finish(CLI_OK);
     }
-    return cli.command->run(&cli);
+    return finish(cli.command->run(&cli));
 }

@@ -197,8 +197,8 @@ const struct command row_port = {
     .words_max = PORTS_MAX + 1,
     .takes = TAKES_SANDBOX,
     .options = port_options,
-    .about = "\nWorks for every protocol over TCP: HTTP, databases, ssh. Services that listen on\n"
-             "127.0.0.1 inside are reached too. LOCAL 0 takes any free port and prints it.\n"
+    .about = "\nWorks for every protocol over TCP: HTTP, databases, ssh. Services that listen\n"
+             "on 127.0.0.1 inside are reached too. LOCAL 0 takes any free port and prints it.\n"
              "Everybody who can reach the local port reaches the service: it listens on this\n"
              "machine alone unless --address says otherwise. The sandbox does not reach its\n"
              "timeout meanwhile.",

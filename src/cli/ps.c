@@ -43,7 +43,7 @@ static int ps(struct cli *cli)
     bool plain = cli->json || cli->quiet;
 
     int r = endpoint_choose(cli, &endpoint, &err);
-    r = r < 0 ? r : fleet_read(cli, &endpoint, !plain, &fleet, &err);
+    r = r < 0 ? r : fleet_read(cli, &endpoint, plain ? FLEET_PLAIN : FLEET_LATEST, &fleet, &err);
     if (r < 0) {
         return cli_failed(r, &err);
     }

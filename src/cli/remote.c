@@ -158,8 +158,10 @@ static void take_last(struct remote *remote)
 {
     const struct process_event *event = &remote->event;
 
-    if (event->why.code == 0) {
-        return; /* a stream that ends before its program: on_stream_done() sees it */
+    /* A stream that ends before its program, or because of a pause: on_stream_done() sees it. */
+    if (event->why.code == 0 || (remote->end->pid && (strcmp(event->kind, "aborted") == 0 ||
+                                                      strcmp(event->kind, "unavailable") == 0))) {
+        return;
     }
     remote->end->unstartable = remote->end->pid == 0 && event->why.code == EINVAL;
     remote_over(remote, err_set(remote->err, event->why.code, "%s", event->why.msg));

@@ -208,18 +208,18 @@ static const struct option run_options[] = {
     {.name = "--file",
      .letter = "-f",
      .value = "SCRIPT",
-     .help = "copy this script into the sandbox and run it; the words are its own",
+     .help = "copy this script in and run it with the words",
      .takes = TAKES_FILE},
-    {.name = "--keep", .help = "leave the sandbox running, and print its id on stderr"},
+    {.name = "--keep", .help = "leave the sandbox running, print its id on stderr"},
     {.name = "--timeout", .value = "TIME", .help = "the sandbox ends after that long: 90, 5m, 2h"},
     {.name = "--env",
      .letter = "-e",
      .value = "NAME=VALUE",
-     .help = "set a variable; NAME alone takes its value from here",
+     .help = "set a variable; NAME alone passes ours on",
      .repeats = true},
     {.name = "--volume",
      .letter = "-v",
-     .value = "VOLUME:PATH",
+     .value = "VOL:PATH",
      .help = "mount a volume",
      .repeats = true},
     {.name = "--user", .letter = "-u", .value = "USER", .help = "run it as this user"},
@@ -229,7 +229,7 @@ static const struct option run_options[] = {
 
 const struct command row_run = {
     .name = "run",
-    .args = "[-it] [--template NAME] [--keep] [-e NAME=VALUE] [-v VOLUME:PATH] [COMMAND...]",
+    .args = "[-it] [--template NAME] [OPTIONS] [COMMAND...]",
     .summary = "creates a sandbox, runs a command in it, and kills it",
     .run = run_run,
     .group = GROUP_SANDBOXES,
@@ -237,10 +237,7 @@ const struct command row_run = {
     .words_max = 0,
     .plain_words = PLAIN_NONE,
     .options = run_options,
-    .about = "\nThe exit code is that of the command. The sandbox is killed when the command has\n"
-             "ended, when it fails, and on Ctrl-C. Without a command a terminal gets a shell, and\n"
-             "a pipe is read as a script of the shell.",
-    .examples = "atoll run python3 -c 'print(6 * 7)'\n"
-                "atoll run --file job.py -v data:/data -- --fast\n"
-                "atoll run -it --template code-interpreter-v1 bash",
+    .about = "\nThe exit code is that of the command. The sandbox is killed afterwards, also on\n"
+             "Ctrl-C. Without a command a terminal gets a shell; a pipe is read as a script.",
+    .examples = "atoll run --file job.py -v data:/data -- --fast",
 };

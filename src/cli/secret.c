@@ -136,16 +136,15 @@ static int secret(struct cli *cli)
 static const struct option secret_options[] = {
     {.name = "--value",
      .value = "TEXT",
-     .help = "the value; everybody on this machine can see it in the list of processes",
+     .help = "the value; `ps` shows it to everybody",
      .of = "set"},
     {.name = NULL},
 };
 
 static const struct subcommand secret_subs[] = {
-    {"list", "", "lists the names of secrets; values are never shown", 0, 0,
-     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"set", "NAME", "stores a value, from stdin or typed without an echo", 1, 1,
-     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"list", "", "lists names, never values", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"set", "NAME", "stores a value, typed or from stdin", 1, 1, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
     {"rm", "NAME...", "deletes secrets", 1, WORDS_ANY, 0, TAKES_TEXT},
     {.name = NULL},
 };

@@ -61,13 +61,17 @@ static int shell_list(const struct cli *cli, const struct endpoint *endpoint, st
     return r;
 }
 
-static int shell_rm(const struct endpoint *endpoint, const char *name, struct err *err)
+static int shell_rm(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
 {
     scoped_json *answer = NULL;
     char path[PATH_BYTES];
 
-    shell_path(name, path);
-    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+    shell_path(cli->words[1], path);
+    int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+    if (r == 0) {
+        cli_print_done(cli, NULL, cli->words[1]);
+    }
+    return r;
 }
 
 /* Without --value the key is read from stdin: an argument would show in the list of processes. */
@@ -158,7 +162,7 @@ static int shell(struct cli *cli)
     if (r == 0 && put) {
         r = shell_put(cli, &endpoint, &err);
     } else if (r == 0 && rm) {
-        r = shell_rm(&endpoint, cli->words[1], &err);
+        r = shell_rm(cli, &endpoint, &err);
     } else if (r == 0) {
         r = shell_list(cli, &endpoint, &err);
     }
@@ -186,7 +190,7 @@ static const struct subcommand shell_subs[] = {
      TAKES_TEXT},
     {"put", "NAME URL --header NAME | --query NAME", "makes or replaces a shell", 2, 2,
      COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"rm", "NAME", "removes a shell", 1, 1, 0, TAKES_TEXT},
+    {"rm", "NAME", "removes a shell", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {.name = NULL},
 };
 

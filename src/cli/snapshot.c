@@ -79,7 +79,7 @@ static int rm(struct cli *cli, const struct endpoint *endpoint)
                                cli->words[i], err.msg);
             code = cli->words_n == 2 ? one : CLI_FAILED;
         } else {
-            printf("%s%s\n", cli->quiet ? "" : "Removed ", cli->words[i]);
+            cli_print_done(cli, "Removed", cli->words[i]);
         }
     }
     return code;
@@ -107,7 +107,8 @@ static const struct option options[] = {
 
 static const struct subcommand subs[] = {
     {"list", "", "lists snapshots", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"rm", "SNAPSHOT...", "removes snapshots", 1, WORDS_ANY, COMMAND_QUIET, TAKES_TEMPLATE},
+    {"rm", "SNAPSHOT...", "removes snapshots", 1, WORDS_ANY, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEMPLATE},
     {.name = NULL},
 };
 

@@ -90,7 +90,7 @@ static int stats(struct cli *cli)
     struct err err;
 
     int r = endpoint_choose(cli, &endpoint, &err);
-    r = r < 0 ? r : fleet_read(cli, &endpoint, true, &fleet, &err);
+    r = r < 0 ? r : fleet_read(cli, &endpoint, FLEET_METRICS, &fleet, &err);
     r = r < 0 ? r : ids_find(cli, &fleet, ids, &endpoint, &err);
     if (r < 0) {
         return cli_failed(r, &err);

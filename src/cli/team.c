@@ -275,7 +275,11 @@ static int team_key_limit(struct team_call *call, struct err *err)
     int r = body_of(call, 1, &body, err);
 
     key_path(call, path);
-    return r == 0 ? ask(call, "PATCH", path, body, &answer, err) : r;
+    r = r == 0 ? ask(call, "PATCH", path, body, &answer, err) : r;
+    if (r == 0) {
+        cli_print_done(call->cli, NULL, call->words[0]);
+    }
+    return r;
 }
 
 static int team_revoke(struct team_call *call, struct err *err)
@@ -284,7 +288,11 @@ static int team_revoke(struct team_call *call, struct err *err)
     char path[KEY_PATH_BYTES];
 
     key_path(call, path);
-    return ask(call, "DELETE", path, NULL, &answer, err);
+    int r = ask(call, "DELETE", path, NULL, &answer, err);
+    if (r == 0) {
+        cli_print_done(call->cli, NULL, call->words[0]);
+    }
+    return r;
 }
 
 /* ---- which team ---- */
@@ -368,9 +376,9 @@ static const struct subcommand team_subs[] = {
     {"key", "TEAM NAME [LIMIT=N...]", "creates a key, perhaps with limits", 2, TEAM_WORDS_MAX,
      COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"keys", "TEAM", "lists the team's keys", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"key-limit", "TEAM KEY-ID LIMIT=N...", "sets limits of a key", 3, TEAM_WORDS_MAX, 0,
-     TAKES_TEXT},
-    {"revoke", "TEAM KEY-ID", "ends a key at once", 2, 2, 0, TAKES_TEXT},
+    {"key-limit", "TEAM KEY-ID LIMIT=N...", "sets limits of a key", 3, TEAM_WORDS_MAX,
+     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"revoke", "TEAM KEY-ID", "ends a key at once", 2, 2, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {.name = NULL},
 };
 

@@ -100,18 +100,24 @@ static int build_find(const struct endpoint *endpoint, const char *name, const c
     return 0;
 }
 
-static int logs(const struct endpoint *endpoint, const char *name, const char *build,
-                struct err *err)
+enum build_show template_show(const struct cli *cli)
+{
+    return cli->json ? BUILD_SHOW_JSON : cli->quiet ? BUILD_SHOW_NOTHING : BUILD_SHOW_TEXT;
+}
+
+static int logs(const struct cli *cli, const struct endpoint *endpoint, const char *name,
+                const char *build, struct err *err)
 {
     struct build_place place;
     int r = build_find(endpoint, name, build, &place, err);
 
-    return r < 0 ? r : build_follow(endpoint, &place, false, err);
+    return r < 0 ? r : build_follow(endpoint, &place, template_show(cli), false, err);
 }
 
 /* ---- delete, prune ---- */
 
-static int remove_one(const struct endpoint *endpoint, const char *name, struct err *err)
+static int remove_one(const struct cli *cli, const struct endpoint *endpoint, const char *name,
+                      struct err *err)
 {
     scoped_json *answer = NULL;
     char path[TEMPLATE_PATH_BYTES], escaped[TEMPLATE_NAME_BYTES];
@@ -120,7 +126,7 @@ static int remove_one(const struct endpoint *endpoint, const char *name, struct 
     (void)snprintf(path, sizeof(path), "/templates/%s", escaped);
     int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
     if (r == 0) {
-        printf("Deleted %s\n", name);
+        cli_print_done(cli, "Deleted", name);
     }
     return r;
 }
@@ -160,9 +166,9 @@ static int run(struct cli *cli, const struct endpoint *endpoint, struct err *err
         return list(cli, endpoint, err);
     }
     if (strcmp(verb, "logs") == 0) {
-        return logs(endpoint, first, second, err);
+        return logs(cli, endpoint, first, second, err);
     }
-    return strcmp(verb, "delete") == 0 ? remove_one(endpoint, first, err)
+    return strcmp(verb, "delete") == 0 ? remove_one(cli, endpoint, first, err)
                                        : prune(cli, endpoint, first, err);
 }
 
@@ -200,9 +206,9 @@ static const struct option template_options[] = {
 
 static const struct subcommand template_subs[] = {
     {"list", "", "lists templates", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"build", "NAME [DIR]", "builds a Dockerfile", 1, 2, 0, TAKES_DIR},
-    {"logs", "NAME [BUILD]", "prints a build's log", 1, 2, 0, TAKES_TEMPLATE},
-    {"delete", "NAME", "deletes a template", 1, 1, 0, TAKES_TEMPLATE},
+    {"build", "NAME [DIR]", "builds a Dockerfile", 1, 2, COMMAND_JSON | COMMAND_QUIET, TAKES_DIR},
+    {"logs", "NAME [BUILD]", "prints a build's log", 1, 2, COMMAND_JSON, TAKES_TEMPLATE},
+    {"delete", "NAME", "deletes a template", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEMPLATE},
     {"prune", "[DAYS]", "frees what no template uses", 0, 1, COMMAND_JSON, TAKES_TEXT},
     {.name = NULL},
 };

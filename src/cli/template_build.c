@@ -275,7 +275,7 @@ int build_run(const struct build_job *job, struct build_place *out, struct err *
         follow_begin();
         r = build_begin(job, out, err);
     }
-    r = r == 0 ? build_follow(job->endpoint, out, true, err) : r;
+    r = r == 0 ? build_follow(job->endpoint, out, job->show, true, err) : r;
     if (r == -EINTR) {
         build_cancel(job->endpoint, out);
     }
@@ -305,13 +305,20 @@ static int build(struct cli *cli, const struct plan *plan, struct err *err)
             .cpus = plan->cpus,
             .memory_mb = plan->memory_mb,
             .no_cache = plan->no_cache,
+            .show = template_show(cli),
             .stages = file.stages,
         };
         r = stages_build(&job, err);
         r = r == 0 ? build_run(&job, &place, err) : r;
         stages_remove(&job);
     }
-    if (r == 0) {
+    if (r == 0 && cli->json) {
+        scoped_json *made = json_pack("{s:s, s:s, s:s}", "templateID", place.template_id, "buildID",
+                                      place.build_id, "name", plan->name);
+        cli_print_json(made);
+    } else if (r == 0 && cli->quiet) {
+        printf("%s\n", place.template_id);
+    } else if (r == 0) {
         printf("Built %s (%s) in %.1f s\n", plan->name, place.template_id,
                (double)(clock_mono_ms() - begun_ms) / 1e3);
     }

@@ -43,8 +43,10 @@ static void string_clean(json_t *value)
 {
     char *text = xstrdup(json_string_value(value));
 
-    terminal_text_clean(text);
-    (void)json_string_set(value, text);
+    if (text) {
+        terminal_text_clean(text);
+        (void)json_string_set(value, text);
+    }
     free(text);
 }
 

@@ -234,6 +234,6 @@ const struct command row_tool = {
     .words_max = WORDS_ANY,
     .takes = TAKES_TOOL,
     .about = "Without NAME: lists all tools. The answer of a call is JSON.",
-    .examples = "atoll tool execute_code --help\n"
+    .examples = "atoll tool pause_sandbox --help\n"
                 "atoll tool list_templates",
 };

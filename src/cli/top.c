@@ -143,7 +143,7 @@ static void screen_close(const struct top *top)
 static int fleet_again(struct top *top, struct err *err)
 {
     struct fleet next = {0};
-    int r = fleet_read(top->cli, &top->endpoint, true, &next, err);
+    int r = fleet_read(top->cli, &top->endpoint, FLEET_LATEST, &next, err);
 
     if (r == 0) {
         fleet_fini(&top->fleet);

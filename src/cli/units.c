@@ -10,12 +10,15 @@
 
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, DURATION_MAX = 3650 * DAY };
 
+/* A unit is used from two of it on. */
+enum { IN_SECONDS = 2 * MINUTE, IN_MINUTES = 2 * HOUR, IN_HOURS = 2 * DAY };
+
 const char *units_age(int64_t seconds, char out[UNITS_BYTES])
 {
     static const struct {
         int64_t below, unit;
         char letter;
-    } steps[] = {{2 * MINUTE, 1, 's'}, {2 * HOUR, MINUTE, 'm'}, {2 * DAY, HOUR, 'h'}};
+    } steps[] = {{IN_SECONDS, 1, 's'}, {IN_MINUTES, MINUTE, 'm'}, {IN_HOURS, HOUR, 'h'}};
     int64_t s = seconds > 0 ? seconds : 0;
 
     for (size_t i = 0; i < countof(steps); i++) {

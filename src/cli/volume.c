@@ -169,8 +169,7 @@ static const struct subcommand volume_subs[] = {
     {"rm", "NAME...", "deletes volumes and their files", 1, WORDS_ANY, 0, TAKES_TEXT},
     {"ls", "NAME[/PATH]", "lists a directory of a volume", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"cp", "SOURCE TARGET", "copies files; a volume's are vol:NAME/PATH", 2, 2, COMMAND_QUIET,
-     TAKES_COPY},
+    {"cp", "SOURCE TARGET", "copies files: vol:NAME/PATH", 2, 2, COMMAND_QUIET, TAKES_COPY},
     {.name = NULL},
 };
 

@@ -246,7 +246,7 @@ static const struct option webhook_options[] = {
     {.name = "--name", .value = "NAME", .help = "a name for lists", .of = "create"},
     {.name = "--event",
      .value = "EVENT",
-     .help = "created, updated, paused, resumed or killed (default: all)",
+     .help = "created, updated, paused, ... (default: all)",
      .of = "create",
      .repeats = true},
     {.name = NULL},
@@ -254,11 +254,11 @@ static const struct option webhook_options[] = {
 
 static const struct subcommand webhook_subs[] = {
     {"list", "", "lists webhooks", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"create", "URL", "creates one; its secret comes from stdin or is typed", 1, 1,
-     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"create", "URL", "creates one; asks for its secret", 1, 1, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
     {"rm", "ID...", "deletes webhooks", 1, WORDS_ANY, 0, TAKES_TEXT},
-    {"test", "ID", "sends a test event now, and prints the answer", 1, 1, COMMAND_JSON, TAKES_TEXT},
-    {"deliveries", "ID", "lists what was sent, and the answers", 1, 1, COMMAND_JSON | COMMAND_QUIET,
+    {"test", "ID", "sends a test event now", 1, 1, COMMAND_JSON, TAKES_TEXT},
+    {"deliveries", "ID", "lists deliveries and answers", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
     {"redeliver", "ID DELIVERY", "sends a delivery once more", 2, 2, COMMAND_JSON, TAKES_TEXT},
     {.name = NULL},
@@ -272,7 +272,6 @@ const struct command row_webhook = {
     .group = GROUP_ACCOUNTS,
     .options = webhook_options,
     .subs = webhook_subs,
-    .examples =
-        "openssl rand -hex 32 | tee secret | atoll webhook create https://example.com/hook\n"
-        "atoll webhook deliveries 6f9e4b7c-1d1f-4a53-9b5b-3f0d3a0a2f11",
+    .examples = "atoll webhook create https://example.com/hook --event killed <secret.txt\n"
+                "atoll webhook deliveries 6f9e4b7c-1d1f-4a53-9b5b-3f0d3a0a2f11",
 };

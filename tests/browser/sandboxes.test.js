@@ -167,7 +167,7 @@ test('hostile metadata stays text', async () => {
   assert.ok(text.includes(HOSTILE[0]), text);
   assert.equal(await grid(page).locator('img, script, svg[onload]').count(), 0);
   await page.getByLabel('Metadata, as name=value').fill('constructor');
-  await page.getByText('No sandbox matches the filter.').waitFor();
+  await page.getByText('No row matches the filter.').waitFor();
   await shot(page, 'sandboxes-no-match');
   await page.getByRole('button', { name: 'Clear' }).click();
   await row(page, id).waitFor();
@@ -216,11 +216,11 @@ test('ten thousand rows stay usable', async () => {
   await accessible(page);
   await shot(page, 'sandboxes-many');
   await page.getByLabel('Filter by any text').fill('run-9999');
-  await page.getByText('1 row', { exact: true }).waitFor();
+  await page.getByText('1 of 10,000 rows', { exact: true }).waitFor();
   await row(page, fake(9999).sandboxID).waitFor();
   await page.getByRole('button', { name: 'Clear' }).click();
   await page.getByLabel('State').selectOption('paused');
-  await page.getByText('2,000 rows').waitFor();
+  await page.getByText('2,000 of 10,000 rows').waitFor();
   await page.getByLabel('Template').selectOption('desktop');
   await page.getByLabel('Metadata, as name=value').fill('user=user-12');
   await until('few rows', async () => Number((await page.locator('.table-foot').innerText()).match(/\d+/)[0]) < 100);

@@ -100,6 +100,20 @@ def test_trees_go_both_ways_and_between_sandboxes(sandbox, new_sandbox, where, s
     assert other.files.read("/tmp/one", format="bytes") == want["binary"][2]
 
 
+def test_a_template_without_tar(new_sandbox, sample, tmp_path):
+    sandbox = new_sandbox()
+    sandbox.commands.run("rm -f /bin/tar /usr/bin/tar /usr/local/bin/tar", user="root")
+    want = {name: row[:1] if row[0] == "dir" else row for name, row in tree(sample).items() if row[0] != "link"}
+    ended = cp(sample, f"{sandbox.sandbox_id}:/tmp/one")
+    assert ended.returncode == 0 and b"1 entries were left out" in ended.stderr
+    copied(sample, f"{sandbox.sandbox_id}:/tmp/one/.")
+    sandbox.commands.run("ln -s script /tmp/one/again")
+    copied(f"{sandbox.sandbox_id}:/tmp/one", tmp_path / "back")
+    got = {name: row[:1] if row[0] == "dir" else row for name, row in tree(tmp_path / "back").items()}
+    assert got.pop("again") == ("link", "/tmp/one/script")  # as the agent tells it: where it leads
+    assert {name: row for name, row in got.items() if not name.startswith("sample")} == want
+
+
 def test_targets_are_chosen_as_cp_does(sandbox, where, sample, tmp_path):
     """Into a directory that is there, under the source's name; DIR/. is its content; else to that very name."""
     path = where()

@@ -189,6 +189,16 @@ def test_a_killed_sandbox_is_a_sentence(own_sandbox):
     assert b"has ended" in child.stderr.read()
 
 
+def test_a_pause_is_a_sentence_and_the_command_goes_on(own_sandbox):
+    child = subprocess.Popen([PROGRAM, "exec", own_sandbox.sandbox_id, "sh", "-c", "echo on; sleep 2; echo >/tmp/went-on; sleep 1000"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert child.stdout.readline() == b"on\n"
+    own_sandbox.pause()
+    assert child.wait(WAIT_S) == 1
+    assert b"was paused" in child.stderr.read()
+    assert run("exec", own_sandbox.sandbox_id, "sh", "-c", "while [ ! -e /tmp/went-on ]; do sleep 0.1; done").returncode == 0
+
+
 class Relay:
     """A TCP relay to the daemon that can cut every connection at once."""
 

@@ -279,3 +279,67 @@ def test_unknown_webhook(api):
         for webhook_id in (uuid.uuid4(), uuid.UUID(int=0)):
             answer = api.request(method, f"/events/webhooks/{webhook_id}{path}", json=body)
             assert answer.status_code == 404, (method, path)
+
+
+def redeliver(api, webhook, delivery_id):
+    return api.post(f"/events/webhooks/{webhook['id']}/deliveries/{delivery_id}/redeliver")
+
+
+def test_a_delivery_is_sent_once_more(api, receiver, new_webhook, new_sandbox):
+    webhook = new_webhook(receiver.url, events=[PREFIX + "created"])
+    sandbox = new_sandbox()
+    receiver.until(lambda: any(row["status"] == "delivered" for row in history(api, webhook)), "it is delivered")
+    (first,) = history(api, webhook)
+    answer = redeliver(api, webhook, first["id"])
+    assert answer.status_code == 202, answer.text
+    again = answer.json()["deliveryId"]
+    assert again != first["id"]
+    receiver.until(lambda: len(receiver.of(sandbox.sandbox_id)) == 2, "it has come twice")
+    events = receiver.of(sandbox.sandbox_id)
+    assert events[0] == events[1], "the same event, under another delivery"
+    receiver.until(lambda: all(row["status"] == "delivered" for row in history(api, webhook)), "both are on record")
+    assert [row["id"] for row in history(api, webhook)] == [again, first["id"]]
+
+
+def test_the_history_shows_events_when_asked(api, receiver, new_webhook, new_sandbox):
+    webhook = new_webhook(receiver.url, events=[PREFIX + "created"])
+    sandbox = new_sandbox(metadata={"for": "history"})
+    receiver.until(lambda: history(api, webhook), "it is on record")
+    assert "event" not in history(api, webhook)[0]
+    (row,) = history(api, webhook, events="true")
+    assert row["event"]["sandboxId"] == sandbox.sandbox_id and row["event"]["id"] == row["eventId"]
+    assert row["event"]["eventData"]["sandbox_metadata"] == {"for": "history"}
+    assert api.get(f"/events/webhooks/{webhook['id']}/deliveries?events=maybe").status_code == 400
+
+
+def test_a_pending_delivery_is_tried_at_once(api, receiver, new_webhook, new_sandbox):
+    def refuse(handler, event):
+        handler.send_response(503)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    receiver.answer = refuse
+    webhook = new_webhook(receiver.url, events=[PREFIX + "created"])
+    new_sandbox()
+    receiver.until(lambda: any(row["attempts"] >= 4 for row in history(api, webhook)), "it has failed a few times")
+    (row,) = history(api, webhook)
+    assert row["status"] == "pending" and row["responseStatus"] == 503 and row["nextAttemptAt"]
+    receiver.answer = None
+    answer = redeliver(api, webhook, row["id"])
+    assert answer.status_code == 202 and answer.json()["deliveryId"] == row["id"]
+    receiver.until(lambda: history(api, webhook)[0]["status"] == "delivered", "it is delivered")
+    assert len(history(api, webhook)) == 1
+
+
+def test_only_a_team_s_own_deliveries_are_sent_again(api, others_api, receiver, new_webhook, new_sandbox):
+    webhook, other = new_webhook(receiver.url), new_webhook(receiver.url, events=[PREFIX + "killed"])
+    new_sandbox()
+    receiver.until(lambda: history(api, webhook), "it is on record")
+    delivery_id = history(api, webhook)[0]["id"]
+    assert redeliver(others_api, webhook, delivery_id).status_code == 404
+    assert redeliver(api, other, delivery_id).status_code == 404
+    assert redeliver(api, webhook, uuid.uuid4()).status_code == 404
+    assert redeliver(api, webhook, "x" * 400).status_code == 404
+    assert redeliver(api, {"id": uuid.uuid4()}, delivery_id).status_code == 404
+    api.patch(f"/events/webhooks/{webhook['id']}", json={"enabled": False})
+    assert redeliver(api, webhook, delivery_id).status_code == 409

@@ -194,6 +194,25 @@ def test_a_tool_is_there_by_name(daemon, ours):
         ours.delete(f"/sandboxes/{sandbox['sandboxID']}")
 
 
+def test_a_session_of_the_dashboard_is_named(daemon, ours):
+    origin = {"Origin": daemon.url}
+    with httpx.Client(base_url=daemon.url, timeout=60) as page:
+        begun = page.post("/dashboard/session", json={"apiKey": daemon.key}, headers=origin)
+        assert begun.status_code == 201, begun.text
+        csrf = {"X-Atoll-CSRF": begun.json()["csrf"], **origin}
+        row = newest(ours, action="session.begin")
+        assert row["status"] == 201 and row["actor"]["type"] == "key" and row["actor"]["id"]
+        assert page.delete("/sandboxes/iofthedashboard0000000", headers=csrf).status_code == 404
+        row = newest(ours, object="iofthedashboard0000000")
+        assert row["via"] == "dashboard" and len(row["session"]) == 12
+        assert page.post("/dashboard/session", json={"adminKey": "atoll_admin_" + "0" * 40}, headers=csrf).status_code == 401
+        assert newest(ours, action="session.elevate")["status"] == 401
+        values = [each.value for each in page.cookies.jar]
+        assert values and all(value not in json.dumps(rows(ours, limit=1000)) for value in values)
+        assert page.delete("/dashboard/session", headers=csrf).status_code == 204
+        assert newest(ours, action="session.end")["session"] == row["session"]
+
+
 def test_the_command_prints_it(daemon, ours):
     sandbox = create(ours)
     ours.delete(f"/sandboxes/{sandbox}")

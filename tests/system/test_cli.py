@@ -386,6 +386,40 @@ def test_quiet_and_json_are_known_to_every_command(atoll):
                                                        "serve", "keeper", "prepare", "mcp", "doctor") else True
 
 
+def test_options_may_stand_before_the_command(atoll, daemon, make, tmp_path):
+    sandbox_id = make()
+    elsewhere = {"PATH": os.environ["PATH"], "ATOLL_DATA": str(tmp_path)}
+    assert atoll("--url", daemon.url, f"--key={daemon.key}", "-q", "ps", env=elsewhere).stdout == f"{sandbox_id}\n"
+    assert atoll("--data", str(daemon.data), "ps", "-q", env=elsewhere).stdout == f"{sandbox_id}\n"
+    assert atoll("--version").stdout == atoll("version").stdout
+    assert atoll("--help").stdout == atoll("help").stdout == atoll("-h").stdout
+
+
+def test_output_that_cannot_be_written_is_a_failure(daemon):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "ps", "--json"], env=environment(daemon), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "atoll: the output could not be written\n")
+
+
+def test_programs_get_json_of_keys_teams_templates_and_the_rest(atoll, daemon, api):
+    made = json.loads(atoll("key", "create", "cli", "--json").stdout)
+    listed = json.loads(atoll("key", "list", "--json").stdout)
+    assert made["id"] in [key["id"] for key in listed] and atoll("key", "list", "-q").stdout.split() == [key["id"] for key in listed]
+    assert json.loads(atoll("key", "revoke", made["id"], "--json").stdout) == {"name": made["id"]}
+    assert json.loads(atoll("template", "list", "--json").stdout) == api.get("/templates").json()
+    assert "base" in atoll("template", "list", "-q").stdout.split()
+    operator = ["--data", str(daemon.data)]
+    (team,) = json.loads(atoll("team", "list", "--json", *operator).stdout)
+    assert team["name"] == "default" and atoll("team", "list", "-q", *operator).stdout == f"{team['teamID']}\n"
+    assert json.loads(atoll("team", "usage", "default", "--json", *operator).stdout)["total"]
+    assert atoll("admin-key", "list", "--json", *operator).stdout == "[]\n" == atoll("shell", "list", "--json").stdout
+    assert isinstance(json.loads(atoll("disk", "--json").stdout), list)
+    assert json.loads(atoll("env", "--json", *operator).stdout)["E2B_API_KEY"] == daemon.key
+    assert {row["verdict"] for row in json.loads(atoll("doctor", "--json", code=None).stdout)} <= {"ok", "degraded", "missing"}
+    assert json.loads(atoll("version", "--json").stdout)["version"] in atoll("version").stdout
+    assert "list_templates" in [tool["name"] for tool in json.loads(atoll("tool", "--json").stdout)]
+
+
 # ---- completions ----
 
 

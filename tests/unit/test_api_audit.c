@@ -10,7 +10,7 @@
 
 static bool is_change(const struct route *route)
 {
-    return strcmp(route->method, "GET") != 0;
+    return strcmp(route->method, "GET") != 0 || route->flags & WRITES;
 }
 
 static void every_changing_route_has_an_action(void)
@@ -98,6 +98,7 @@ static void begin(struct fixture *f, int64_t seq, const char *team, const char *
         .actor_type = type,
         .source = "192.0.2.1",
         .via = "api",
+        .session = "",
         .action = seq % 2 ? "sandbox.kill" : "key.create",
         .object = object,
         .parent = "",

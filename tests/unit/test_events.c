@@ -259,7 +259,9 @@ static void history_is_shown(void)
                                  .error = "it said \"no\""};
     store_delivery_mark(store, &mark, on_done, NULL);
     CHECK_INT(wait_answer(), 0);
-    store_deliveries_list(store, "w", 0, 10, true, on_text, NULL);
+    store_deliveries_list(
+        store, &(struct deliveries_query){.webhook_id = "w", .limit = 10, .ascending = true},
+        on_text, NULL);
     CHECK_INT(wait_answer(), 0);
     json_t *all = json_loads(got.text, 0, NULL);
     const json_t *first = json_array_get(all, 0);

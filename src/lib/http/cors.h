@@ -1,7 +1,8 @@
 /* cors.h - the one table of what web pages of other origins may send and read.
  *
- * Any origin may call each surface: a key or token is in a header that a page must set itself,
- * never in a cookie, so another site's page has none to abuse. Threads: the loop's.
+ * Any origin may call each surface: a key or token is in a header that a page must set itself, so
+ * another site's page has none to abuse. The dashboard's cookie counts only beside X-Atoll-CSRF,
+ * which no preflight allows. Threads: the loop's.
  */
 #ifndef HTTP_CORS_H
 #define HTTP_CORS_H

@@ -134,7 +134,11 @@ static int session_check(struct api *api, const struct http_request *req,
             err, EACCES,
             "X-Admin-Token is missing: `atoll admin-key create NAME` makes an admin key");
     }
-    if (r == 0 && !(*out = find_id(api, session->admin_key_id))) {
+    if (r < 0) {
+        return r;
+    }
+    *out = find_id(api, session->admin_key_id);
+    if (!*out) {
         r = err_set(err, EPERM,
                     "this session does not have the rights of the operator: add an admin key to "
                     "it");

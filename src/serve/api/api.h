@@ -43,6 +43,8 @@ struct api_options {
     int64_t sandbox_s_max;       /* that a sandbox may live */
     int64_t audit_days;          /* that a row of the audit log is kept; 0: the default */
     const char *data;            /* the data directory, whose disk GET /nodes shows */
+    const char *pool;            /* the file system of sandboxes' disks */
+    const char *findings;        /* a file: what this machine lacks, as of the start */
     struct shares *shares;       /* requests under way, by team: outlives every exchange */
     /* Takes the exchange of a WebSocket of the dashboard to a port of a sandbox. */
     void (*stream)(void *ctx, struct http_exchange *ex, const char *team_id, const char *id,

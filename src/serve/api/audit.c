@@ -14,6 +14,7 @@
 #include "lib/base/json.h"
 #include "lib/guard/formats.h"
 #include "serve/api/internal.h"
+#include "serve/web/sessions.h"
 
 enum {
     AUDIT_TEAM_ROWS_MAX = 200 * 1000, /* of a team, or of no team: the oldest are deleted */
@@ -116,6 +117,19 @@ struct who {
     const char *id, *name, *type;
 };
 
+/* Names a session without saying its cookie. */
+static void session_name(struct call *call, char out[AUDIT_SESSION_BYTES])
+{
+    struct session *session = NULL;
+    struct key *key = NULL;
+    struct err err;
+
+    if (call->by_session && call->ex &&
+        auth_session(call->api, http_request(call->ex), &session, &key, &err) == 0) {
+        (void)snprintf(out, AUDIT_SESSION_BYTES, "%.*s", AUDIT_SESSION_BYTES - 1, session->hash);
+    }
+}
+
 static struct who who_calls(const struct call *call)
 {
     struct who who = {.team = call->team, .id = "", .name = "", .type = "token"};
@@ -153,6 +167,7 @@ static void row_write(struct call *call, const struct who *who, const char *acti
     struct team *team = who->team ? accounts_team(api, who->team->id) : NULL;
     bool inside = strcmp(call->first, call->param) != 0;
     char source[AUDIT_SOURCE_BYTES] = "", parent[AUDIT_OBJECT_BYTES] = "";
+    char session[AUDIT_SESSION_BYTES] = "";
 
     if (call->ex) {
         (void)str_copy(source, sizeof(source), http_request(call->ex)->peer);
@@ -161,6 +176,7 @@ static void row_write(struct call *call, const struct who *who, const char *acti
     if (inside) {
         plain_copy(parent, sizeof(parent), call->first);
     }
+    session_name(call, session);
     call->audit_seq = ++api->audit.last;
     api->audit.changes++;
     const struct audit_row row = {
@@ -171,7 +187,10 @@ static void row_write(struct call *call, const struct who *who, const char *acti
         .actor_name = who->name,
         .actor_type = who->type,
         .source = source,
-        .via = call->internal ? "tools" : "api",
+        .via = call->internal     ? "tools"
+               : call->by_session ? "dashboard"
+                                  : "api",
+        .session = session,
         .action = action,
         .object = call->object,
         .parent = parent,
@@ -196,10 +215,13 @@ void audit_begin(struct call *call)
     row_write(call, &who, action);
 }
 
-void audit_begin_as(struct call *call, const char *action)
+void audit_begin_as(struct call *call, const struct key *key, const char *action)
 {
-    const struct who who = who_calls(call);
+    struct who who = who_calls(call);
 
+    if (key) {
+        who = (struct who){key->team, key->id, key->name, "key"};
+    }
     assert(call->audit_seq == 0);
     row_write(call, &who, action);
 }
@@ -305,7 +327,7 @@ void handle_tools_called(struct call *call, const json_t *body)
                json_text_of(body, "name"));
     (void)snprintf(call->param, sizeof(call->param), "%.64s", json_text_of(body, "sandbox"));
     (void)snprintf(call->first, sizeof(call->first), "%s", call->param);
-    audit_begin_as(call, action);
+    audit_begin_as(call, NULL, action);
     if (error) {
         audit_note_error(call, error);
         audit_end(call, (int)json_integer_value(json_object_get(body, "status")));

@@ -1,8 +1,9 @@
 /* audit_actions.c - the name that each changing route has in the audit log.
  *
- * tests/unit/test_api_audit.c compares this table with routes.c: every route that is not a GET has
- * a row here. The object is the last {} of the path, and the one before it is the object's parent;
- * a route without {} makes its object, whose id is in the answer. */
+ * tests/unit/test_api_audit.c compares this table with routes.c: every route that is not a GET, or
+ * that a read-only key may not call, has a row here. The object is the last {} of the path, and the
+ * one before it is the object's parent; a route without {} makes its object, whose id is in the
+ * answer. */
 #include <string.h>
 
 #include "serve/api/internal.h"
@@ -60,6 +61,12 @@ static const struct audit_action actions[] = {
     {"POST",   "/api-keys",                        "key.create"},
     {"PATCH",  "/api-keys/{}",                     "key.change"},
     {"DELETE", "/api-keys/{}",                     "key.delete"},
+
+    {"POST",   "/dashboard/session",               AUDIT_BY_HANDLER}, /* session.begin, .elevate */
+    {"DELETE", "/dashboard/session",               AUDIT_BY_HANDLER}, /* session.end */
+    {"POST",   "/dashboard/links",                 "session.link"},
+    {"GET",    "/dashboard/sandboxes/{}/stream/{}", "sandbox.screen"},
+    {"GET",    "/templates/{}/files/{}",           "template.upload-address"},
 
     {"POST",   "/nodes/{}",                        "node.change"},
     {"POST",   "/admin/keys",                      "admin-key.create"},

@@ -41,6 +41,7 @@ enum {
     AUDIT_OBJECT_BYTES = 128, /* of an id or a name in the audit log, and its NUL */
     AUDIT_SOURCE_BYTES = 64,
     AUDIT_SENTENCE_BYTES = 384,
+    AUDIT_SESSION_BYTES = 13, /* of a session's name, and its NUL */
     AUDIT_DAYS_DEFAULT = 90,
 };
 
@@ -269,7 +270,7 @@ must_check int key_file_write(const char *path, const char *text, struct err *er
 
 /* ---- the admin (admin_keys.c) ---- */
 
-/* Finds the admin's key of the request; -EACCES with the sentence. */
+/* Finds the admin's key of the request or of its session; -EACCES with the sentence. */
 must_check int admin_check(struct api *api, const struct http_request *req,
                            const struct admin_key **out, struct err *err);
 /* The key of that text: NULL with the sentence. */
@@ -299,7 +300,8 @@ void audit_tick(struct api *api); /* now and then: deletes old rows */
 /* Writes the row of a call whose caller is known, before its handler runs. The others do nothing
  * for a call without a row. */
 void audit_begin(struct call *call);
-void audit_begin_as(struct call *call, const char *action);
+/* The same for a handler that finds out what it is, or (key not NULL) who calls. */
+void audit_begin_as(struct call *call, const struct key *key, const char *action);
 void audit_note_answer(struct call *call, const json_t *answer); /* which may name new objects */
 void audit_note_error(struct call *call, const char *sentence);
 void audit_end(struct call *call, int status);
@@ -411,6 +413,7 @@ void handle_webhooks_change(struct call *call, const json_t *body);
 void handle_webhooks_delete(struct call *call, const json_t *body);
 void handle_webhooks_test(struct call *call, const json_t *body);
 void handle_webhooks_deliveries(struct call *call, const json_t *body);
+void handle_webhooks_redeliver(struct call *call, const json_t *body);
 
 void handle_secrets_list(struct call *call, const json_t *body);
 void handle_secrets_create(struct call *call, const json_t *body);
@@ -473,6 +476,7 @@ void handle_session_end(struct call *call, const json_t *body);
 bool stream_screen(struct call *call);
 void handle_link_make(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_overview(struct call *call, const json_t *body);  /* dashboard_overview.c */
 void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);

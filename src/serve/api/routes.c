@@ -105,6 +105,7 @@ static const struct route routes[] = {
     {"DELETE", "/events/webhooks/{}",                         handle_webhooks_delete,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"POST",   "/events/webhooks/{}/test",                    handle_webhooks_test,          ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/events/webhooks/{}/deliveries",              handle_webhooks_deliveries,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/events/webhooks/{}/deliveries/{}/redeliver",handle_webhooks_redeliver,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
 
     /* keys and teams */
     {"GET",    "/teams",                                      handle_teams,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
@@ -126,6 +127,7 @@ static const struct route routes[] = {
     {"POST",   "/dashboard/links",                            handle_link_make,              ACCESS_KEY,          BODY_OPTIONAL, 4 * KIB,  NO_CORS | NO_STORE | READS, NULL},
     {"GET",    "/dashboard/sandboxes/{}/stream/{}",           NULL,                          ACCESS_PAGE,         BODY_NONE,     64 * KIB, NO_CORS | WRITES, stream_screen},
     {"GET",    "/dashboard/health",                           handle_dashboard_health,       ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/overview",                         handle_dashboard_overview,     ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
     {"GET",    "/dashboard/sandboxes",                        handle_dashboard_sandboxes,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds",                           handle_dashboard_builds,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds/statuses",                  handle_dashboard_statuses,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */

@@ -121,6 +121,7 @@ static void begin(struct call *call, const struct key *key, const char *admin_ke
     struct login *login = xnew(struct login);
 
     login->call = call;
+    audit_begin_as(call, key, "session.begin");
     (void)sessions_begin(call->api->sessions, key->id, admin_key_id, clock_wall_ms(), login->token,
                          on_begun, login);
 }
@@ -255,6 +256,8 @@ static void elevate(struct call *call, const char *admin_text)
         call_fail(call, r == -EPERM ? 403 : 401, "%s", err.msg);
         return;
     }
+    call->by_session = true;
+    audit_begin_as(call, key, "session.elevate");
     r = admin_of(call, key, admin_text, &admin, &err);
     if (r < 0) {
         fail_login(call, r, &err);
@@ -366,6 +369,8 @@ void handle_session_end(struct call *call, const json_t *body)
     }
     cookie_set(call, NULL);
     if (r == 0) {
+        call->by_session = true;
+        audit_begin_as(call, key, "session.end");
         sessions_end(call->api->sessions, session, call_recorded, call);
     } else {
         call_empty(call, 204); /* it has ended before */

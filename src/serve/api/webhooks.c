@@ -7,6 +7,7 @@
 #include "serve/api/event_types.h"
 #include "serve/api/internal.h"
 #include "serve/api/page_query.h"
+#include "serve/api/query.h"
 #include "serve/telemetry/webhooks.h"
 
 enum {
@@ -208,11 +209,28 @@ void handle_webhooks_get(struct call *call, const json_t *body)
     }
 }
 
+static int events_parse(struct str query, bool *with_events, struct err *err)
+{
+    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
+    int r = query_text(query, "events", &value, err);
+
+    if (r <= 0) {
+        return r;
+    }
+    *with_events = str_eq(buf_str(&value), STR("true"));
+    return *with_events || str_eq(buf_str(&value), STR("false"))
+               ? 0
+               : field_refuse(err, "events", "true or false");
+}
+
 void handle_webhooks_deliveries(struct call *call, const json_t *body)
 {
+    struct str query = http_request(call->ex)->query;
     struct page_query page;
     struct err err;
-    int r = page_query_parse(http_request(call->ex)->query, &page, &err);
+    bool with_events = false;
+    int r = page_query_parse(query, &page, &err);
+    r = r < 0 ? r : events_parse(query, &with_events, &err);
 
     (void)body;
     if (r < 0) {
@@ -221,8 +239,42 @@ void handle_webhooks_deliveries(struct call *call, const json_t *body)
     }
     const struct webhook_row *row = call_webhook(call);
     if (row) {
-        store_deliveries_list(call->api->options.store, row->id, page.offset, page.limit,
-                              page.ascending, call_array, call);
+        const struct deliveries_query wanted = {.webhook_id = row->id,
+                                                .offset = page.offset,
+                                                .limit = page.limit,
+                                                .ascending = page.ascending,
+                                                .with_events = with_events};
+        store_deliveries_list(call->api->options.store, &wanted, call_array, call);
+    }
+}
+
+static void on_redelivered(void *ctx, int error, const struct err *err, const char *delivery_id)
+{
+    struct call *call = ctx;
+
+    if (error == -ENOENT) {
+        call_fail(call, 404, "Delivery \"%.64s\" doesn't exist, or its event is not kept any more",
+                  call->param);
+    } else if (error < 0) {
+        call_fail_err(call, error, err);
+    } else {
+        call_json(call, 202, json_pack("{ss}", "deliveryId", delivery_id));
+    }
+}
+
+void handle_webhooks_redeliver(struct call *call, const json_t *body)
+{
+    const struct webhook_row *row =
+        webhooks_find(call->api->options.webhooks, call->team->id, call->first);
+
+    (void)body;
+    if (!row) {
+        call_fail(call, 404, "Webhook \"%.64s\" doesn't exist or you don't have access to it",
+                  call->first);
+    } else if (!row->enabled) {
+        call_fail(call, 409, "the webhook is not enabled: enable it first");
+    } else {
+        webhook_redeliver(call->api->options.webhooks, row->id, call->param, on_redelivered, call);
     }
 }
 

@@ -47,6 +47,7 @@ static const struct below below_data[] = {
     DATA_PATH(domain, "run/domain"),
     DATA_PATH(ca_bundle, "run/ca-bundle.pem"),
     DATA_PATH(notices, "run/notices"),
+    DATA_PATH(findings, "run/findings.json"),
     DATA_PATH(keeper_socket, "run/keeper.sock"),
     DATA_PATH(tools_socket, "state/tools.sock"),
     DATA_PATH(api_socket, "state/api.sock"),

@@ -2,9 +2,9 @@
  *
  *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/, files/,
  *                    blobs/, tools.sock, api.sock
- *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/, ca-bundle.pem; endpoint
- *                    and domain are the user's
- *   DATA/pool...     root's alone: layers and sandbox disks (keeper/disk/pool.h)
+ *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/, findings.json,
+ * ca-bundle.pem; endpoint and domain are the user's DATA/pool...     root's alone: layers and
+ * sandbox disks (keeper/disk/pool.h)
  *
  * Root never follows a name that the serving user could have put there.
  */
@@ -37,6 +37,7 @@ struct paths {
     char domain[DATA_PATH_BYTES];     /* the domain that it serves, likewise */
     char ca_bundle[DATA_PATH_BYTES];  /* authorities that its clients trust: client_trust.h */
     char notices[DATA_PATH_BYTES];    /* how far the built-in templates are (builtin.h) */
+    char findings[DATA_PATH_BYTES]; /* what this machine lacks, as of the start (prepare_host.c) */
     char keeper_socket[DATA_PATH_BYTES]; /* fits a sockaddr_un, as the next two do */
     char tools_socket[DATA_PATH_BYTES];  /* of atoll-tools */
     char api_socket[DATA_PATH_BYTES];    /* the API, for atoll-tools */

@@ -1,6 +1,8 @@
 #include "serve/daemon/prepare_host.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +11,7 @@
 #include "keeper/disk/pool.h"
 #include "keeper/probe.h"
 #include "lib/base/fd.h"
+#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "serve/daemon/builtin.h"
 #include "serve/daemon/layer.h"
@@ -128,12 +131,39 @@ static int prepare_dirs(const struct config *config, const struct paths *paths,
     return r == 0 ? make_run_files(paths, who, err) : r;
 }
 
-/* Logs the missing features of this machine, and refuses where no sandbox could start. */
-static int check_machine(const struct config *config, struct err *err)
+/* For the operator's page of the dashboard: what asks for something. A start without it is better
+ * than none. By a rename, so that a server that reads meanwhile finds the old text or the new. */
+static void findings_write(const char *path, const struct probe_result *results, size_t n)
 {
-    struct probe_result results[PROBE_RESULTS_MAX];
+    static const char *const words[] = {
+        [PROBE_OK] = "ok", [PROBE_DEGRADED] = "degraded", [PROBE_MISSING] = "missing"};
+    char fresh[DATA_PATH_BYTES + 8];
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < n; i++) {
+        if (results[i].verdict != PROBE_OK) {
+            (void)json_array_append_new(
+                all, json_pack("{ssssso}", "verdict", words[results[i].verdict], "name",
+                               results[i].name, "sentence", json_sentence(results[i].sentence)));
+        }
+    }
+    (void)snprintf(fresh, sizeof(fresh), "%s.new", path);
+    if (json_dump_file(all, fresh, JSON_COMPACT) < 0 || chmod(fresh, 0644) < 0 ||
+        rename(fresh, path) < 0) {
+        log_warn("write %s: %s", path, strerror(errno));
+    }
+    json_decref(all);
+}
+
+/* Logs the missing features of this machine, and refuses where no sandbox could start. */
+static int check_machine(const struct config *config, const struct paths *paths, struct err *err)
+{
+    struct probe_result results[PROBE_RESULTS_MAX + 2];
     size_t n = probe_machine(config->data, results);
 
+    results[n] = probe_merging(config->merge_pages);
+    results[n + 1] = probe_size_bpf(config->bpf_figures);
+    findings_write(paths->findings, results, n + 2); /* the keeper logs the last two itself */
     for (size_t i = 0; i < n; i++) {
         if (results[i].verdict == PROBE_MISSING) {
             return err_set(err, ENOTSUP,
@@ -183,7 +213,7 @@ int prepare_host(const struct config *config, const struct paths *paths, struct 
         r = prepare_dirs(config, paths, who, err);
     }
     if (r == 0) {
-        r = check_machine(config, err);
+        r = check_machine(config, paths, err);
     }
     if (r < 0) {
         return r;

@@ -514,6 +514,8 @@ static int open_surface(struct server *server, struct err *err)
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
         .audit_days = (int64_t)server->config->audit_days,
         .data = server->paths->state,
+        .pool = server->paths->pool,
+        .findings = server->paths->findings,
         .shares = &server->api_shares,
         .stream = edge_stream,
         .stream_ctx = server->edge,

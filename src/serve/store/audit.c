@@ -94,7 +94,8 @@ int store_audit_open(struct store *store, int64_t *last, struct err *err)
 #define ENTRY(actor, source)                                                                       \
     "SELECT json_object('seq', seq, 'time', " STAMP                                                \
     ", 'team', nullif(team_id, ''), 'actor', " actor ", 'source', " source                         \
-    ", 'via', via, 'action', action, 'object', nullif(object, ''),"                                \
+    ", 'via', via, 'session', nullif(session, ''), 'action', action, 'object', nullif(object, "    \
+    "''),"                                                                                         \
     " 'parent', nullif(parent, ''), 'status', status, 'error', error, 'made', json(made),"         \
     " 'durationMs', took_ms) FROM audit WHERE "
 

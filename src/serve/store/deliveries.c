@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,13 +9,15 @@
 static const struct store_column pending_columns[] = {
     VALUE(delivery, seq),        VALUE(delivery, event_seq), VALUE(delivery, created_ms),
     VALUE(delivery, next_ms),    VALUE(delivery, attempts),  VALUE(delivery, id),
-    VALUE(delivery, sandbox_id),
+    VALUE(delivery, sandbox_id), VALUE(delivery, state),
 };
 
-/* Selects pending_columns, in their order. */
+/* The names of pending_columns, in their order. */
+#define PENDING_COLUMNS "seq, event_seq, created_ms, next_ms, attempts, id, sandbox_id, state"
+
 static const struct store_statement pending = {
     "read deliveries",
-    "SELECT seq, event_seq, created_ms, next_ms, attempts, id, sandbox_id FROM deliveries"
+    "SELECT " PENDING_COLUMNS " FROM deliveries"
     " WHERE webhook_id = ?1 AND state = 'pending' AND seq > ?2 ORDER BY seq LIMIT ?3",
 };
 
@@ -59,6 +62,44 @@ void store_deliveries_pending(struct store *store, const char *webhook_id, int64
     store_read(store, job, on_owed, on_all_owed, owed);
 }
 
+static const struct store_statement find_one = {
+    "read delivery",
+    "SELECT " PENDING_COLUMNS " FROM deliveries WHERE webhook_id = ?1 AND id = ?2 LIMIT 1",
+};
+
+void store_delivery_find(struct store *store, const char *webhook_id, const char *id,
+                         store_deliveries *done, void *ctx)
+{
+    struct store_job *job = store_job_new(&find_one);
+    struct owed *owed = xnew(struct owed);
+
+    *owed = (struct owed){.cap = 1, .done = done, .ctx = ctx};
+    owed->all = xcalloc(1, sizeof(struct delivery));
+    store_job_text(job, webhook_id);
+    store_job_text(job, id);
+    store_read(store, job, on_owed, on_all_owed, owed);
+}
+
+static const struct store_statement again = {
+    "save delivery",
+    "INSERT INTO deliveries (id, webhook_id, event_seq, sandbox_id, state, created_ms)"
+    " SELECT ?1, w.id, e.seq, e.sandbox_id, 'pending', ?4 FROM events e, webhooks w"
+    " WHERE e.seq = ?3 AND w.id = ?2",
+};
+
+void store_delivery_again(struct store *store, const char *webhook_id, const struct delivery *of,
+                          const char *id, int64_t now_ms, store_done *done, void *ctx)
+{
+    struct store_job *job = store_job_new(&again);
+
+    store_job_text(job, id);
+    store_job_text(job, webhook_id);
+    store_job_int(job, of->event_seq);
+    store_job_int(job, now_ms);
+    store_job_must_change(job, ENOENT);
+    store_submit(store, job, STORE_LAZY, done, ctx);
+}
+
 static const struct store_column mark_values[] = {
     VALUE(delivery_mark, seq),     VALUE(delivery_mark, state),   VALUE(delivery_mark, attempts),
     VALUE(delivery_mark, next_ms), VALUE(delivery_mark, last_ms), VALUE(delivery_mark, status),
@@ -84,29 +125,35 @@ void store_delivery_mark(struct store *store, const struct delivery_mark *mark, 
 #define STAMP(column)                                                                              \
     "CASE WHEN " column " THEN strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch') "  \
     "END"
-#define HISTORY                                                                                    \
-    "SELECT json_object('id', d.id, 'webhookId', d.webhook_id, 'eventId', e.id,"                   \
-    " 'eventType', e.type, 'sandboxId', d.sandbox_id, 'status', d.state,"                          \
-    " 'attempts', d.attempts, 'responseStatus', nullif(d.status, 0), 'error', d.error,"            \
+#define FIELDS                                                                                     \
+    "'id', d.id, 'webhookId', d.webhook_id, 'eventId', e.id, 'eventType', e.type,"                 \
+    " 'sandboxId', d.sandbox_id, 'status', d.state, 'attempts', d.attempts,"                       \
+    " 'responseStatus', nullif(d.status, 0), 'error', d.error,"                                    \
     " 'createdAt', " STAMP("d.created_ms") ", 'lastAttemptAt', " STAMP(                            \
         "d.last_ms") ","                                                                           \
                      " 'nextAttemptAt', CASE d.state WHEN 'pending' THEN " STAMP(                  \
-                         "d.next_ms") " END)"                                                      \
-                                      " FROM deliveries d LEFT JOIN events e ON e.seq = "          \
-                                      "d.event_seq WHERE d.webhook_id = ?1"
+                         "d.next_ms") " END"
+#define PLAIN "SELECT json_object(" FIELDS ")"
+#define WHOLE "SELECT json_object(" FIELDS ", 'event', json(e.body))"
+#define OF_ONE                                                                                     \
+    " FROM deliveries d LEFT JOIN events e ON e.seq = d.event_seq WHERE d.webhook_id = ?1"
+#define PAGE " LIMIT ?2 OFFSET ?3"
 
-static const struct store_statement history[2] = {
-    {"list deliveries", HISTORY " ORDER BY d.seq DESC LIMIT ?2 OFFSET ?3"},
-    {"list deliveries", HISTORY " ORDER BY d.seq LIMIT ?2 OFFSET ?3"},
+/* [with events][ascending] */
+static const struct store_statement history[2][2] = {
+    {{"list deliveries", PLAIN OF_ONE " ORDER BY d.seq DESC" PAGE},
+     {"list deliveries", PLAIN OF_ONE " ORDER BY d.seq" PAGE}},
+    {{"list deliveries", WHOLE OF_ONE " ORDER BY d.seq DESC" PAGE},
+     {"list deliveries", WHOLE OF_ONE " ORDER BY d.seq" PAGE}},
 };
 
-void store_deliveries_list(struct store *store, const char *webhook_id, int64_t offset,
-                           int64_t limit, bool ascending, store_text *done, void *ctx)
+void store_deliveries_list(struct store *store, const struct deliveries_query *query,
+                           store_text *done, void *ctx)
 {
-    struct store_job *job = store_job_new(&history[ascending]);
+    struct store_job *job = store_job_new(&history[query->with_events][query->ascending]);
 
-    store_job_text(job, webhook_id);
-    store_job_int(job, limit);
-    store_job_int(job, offset);
+    store_job_text(job, query->webhook_id);
+    store_job_int(job, query->limit);
+    store_job_int(job, query->offset);
     store_read_array(store, job, done, ctx);
 }

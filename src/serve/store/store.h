@@ -138,7 +138,7 @@ must_check int store_load_webhooks(struct store *store,
                                    void (*each)(void *ctx, const struct webhook_row *row),
                                    void *ctx, struct err *err);
 
-enum { DELIVERY_SANDBOX_BYTES = 32, DELIVERY_ID_BYTES = 40 };
+enum { DELIVERY_SANDBOX_BYTES = 32, DELIVERY_ID_BYTES = 40, DELIVERY_STATE_BYTES = 16 };
 
 struct delivery { /* of one event to one webhook */
     int64_t seq;
@@ -148,6 +148,7 @@ struct delivery { /* of one event to one webhook */
     int64_t attempts;
     char id[DELIVERY_ID_BYTES];
     char sandbox_id[DELIVERY_SANDBOX_BYTES];
+    char state[DELIVERY_STATE_BYTES]; /* as of delivery_mark */
 };
 
 /* The pending deliveries of a webhook with a seq above `after`, in order. The array is valid during
@@ -156,6 +157,15 @@ typedef void store_deliveries(void *ctx, int error, const struct err *err,
                               const struct delivery *all, size_t n);
 void store_deliveries_pending(struct store *store, const char *webhook_id, int64_t after,
                               size_t limit, store_deliveries *done, void *ctx);
+
+/* The delivery of a webhook that has this id: one or none. */
+void store_delivery_find(struct store *store, const char *webhook_id, const char *id,
+                         store_deliveries *done, void *ctx);
+
+/* Another delivery of the same event to the same webhook, under a new id. -ENOENT: the event or the
+ * webhook is not kept any more. */
+void store_delivery_again(struct store *store, const char *webhook_id, const struct delivery *of,
+                          const char *id, int64_t now_ms, store_done *done, void *ctx);
 
 struct delivery_mark { /* the result of a try */
     int64_t seq;
@@ -167,9 +177,14 @@ struct delivery_mark { /* the result of a try */
 void store_delivery_mark(struct store *store, const struct delivery_mark *mark, store_done *done,
                          void *ctx);
 
-/* A JSON array: the history of a webhook. */
-void store_deliveries_list(struct store *store, const char *webhook_id, int64_t offset,
-                           int64_t limit, bool ascending, store_text *done, void *ctx);
+/* A JSON array: the history of a webhook, with_events: each with the event that is delivered. */
+struct deliveries_query {
+    const char *webhook_id;
+    int64_t offset, limit;
+    bool ascending, with_events;
+};
+void store_deliveries_list(struct store *store, const struct deliveries_query *query,
+                           store_text *done, void *ctx);
 
 /* ---- volumes ---- */
 
@@ -510,8 +525,9 @@ struct audit_row { /* a call that has begun; texts are "" where there is nothing
     const char *team_id;
     const char *actor_id, *actor_name, *actor_type; /* "key", "admin", "token" */
     const char *source;                             /* the address of the client */
-    const char *via;                                /* "api" or "tools" */
-    const char *action;                             /* "sandbox.kill" */
+    const char *via;                                /* "api", "tools" or "dashboard" */
+    const char *session; /* of the dashboard: the beginning of its hash */
+    const char *action;  /* "sandbox.kill" */
     const char *object;
     const char *parent; /* the object that it is part of */
 };

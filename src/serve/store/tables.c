@@ -213,8 +213,8 @@ TABLE(shells, shell_row, "shell", shell_columns, "");
 static const struct store_column audit_columns[] = {
     VALUE(audit_row, seq),      VALUE(audit_row, time_ms),    VALUE(audit_row, team_id),
     VALUE(audit_row, actor_id), VALUE(audit_row, actor_name), VALUE(audit_row, actor_type),
-    VALUE(audit_row, source),   VALUE(audit_row, via),        VALUE(audit_row, action),
-    VALUE(audit_row, object),   VALUE(audit_row, parent),
+    VALUE(audit_row, source),   VALUE(audit_row, via),        VALUE(audit_row, session),
+    VALUE(audit_row, action),   VALUE(audit_row, object),     VALUE(audit_row, parent),
 };
 TABLE(audit, audit_row, "a row of the audit log", audit_columns, "");
 

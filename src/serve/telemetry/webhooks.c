@@ -201,6 +201,68 @@ void webhook_test(struct webhooks *all, const char *id, webhook_tested *done, vo
     free(body);
 }
 
+/* ---- once more ---- */
+
+struct again {
+    struct webhooks *all; /* counted */
+    char hook_id[ID_UUID_LEN + 1];
+    char delivery_id[DELIVERY_ID_BYTES];
+    webhook_redelivered *done;
+    void *ctx;
+};
+
+static void again_end(struct again *again, int error, const struct err *err)
+{
+    again->done(again->ctx, error, err, error == 0 ? again->delivery_id : NULL);
+    webhooks_release(again->all);
+    free(again);
+}
+
+static void on_again(void *ctx, int error, const struct err *err)
+{
+    struct again *again = ctx;
+    struct webhook *hook = again->all->poster ? hook_find(again->all, again->hook_id) : NULL;
+
+    if (error == 0 && hook) {
+        deliver_pull(hook);
+    }
+    again_end(again, error, err);
+}
+
+static void on_delivery(void *ctx, int error, const struct err *err, const struct delivery *found,
+                        size_t n)
+{
+    struct again *again = ctx;
+    struct webhook *hook = again->all->poster ? hook_find(again->all, again->hook_id) : NULL;
+    struct err why = *err;
+
+    if (error == 0 && (n == 0 || !hook)) {
+        error = err_set(&why, ENOENT, "there is no such delivery");
+    }
+    if (error < 0) {
+        again_end(again, error, &why);
+    } else if (strcmp(found->state, "pending") == 0) {
+        deliver_rouse(hook);
+        again_end(again, 0, &why);
+    } else {
+        id_uuid(again->delivery_id);
+        store_delivery_again(again->all->use.store, again->hook_id, found, again->delivery_id,
+                             clock_wall_ms(), on_again, again);
+    }
+}
+
+void webhook_redeliver(struct webhooks *all, const char *id, const char *delivery_id,
+                       webhook_redelivered *done, void *ctx)
+{
+    struct again *again = xnew(struct again);
+
+    *again = (struct again){.all = all, .done = done, .ctx = ctx};
+    all->refs++;
+    (void)str_copy(again->hook_id, sizeof(again->hook_id), str_of(id));
+    (void)str_copy(again->delivery_id, sizeof(again->delivery_id), str_of(delivery_id));
+    store_delivery_find(all->use.store, id, again->delivery_id, on_delivery, again);
+}
+
 /* ---- changes ---- */
 
 struct change {

@@ -64,6 +64,15 @@ size_t webhooks_count(const struct webhooks *all, const char *team_id);
  * undone when it cannot be stored. A deleted webhook is not called from this moment on. */
 void webhook_create(struct webhooks *all, const struct webhook_row *row, store_done *done,
                     void *ctx);
+/* Sends a delivery once more. One that is still pending is tried at once, under its own id; any
+ * other is followed by a new delivery of the same event, behind those that its sandbox is owed.
+ * `delivery_id` is the id it is sent with; NULL on failure, -ENOENT: there is none, or its event is
+ * not kept any more. */
+typedef void webhook_redelivered(void *ctx, int error, const struct err *err,
+                                 const char *delivery_id);
+void webhook_redeliver(struct webhooks *all, const char *id, const char *delivery_id,
+                       webhook_redelivered *done, void *ctx);
+
 void webhook_change(struct webhooks *all, const struct webhook_row *row, store_done *done,
                     void *ctx);
 void webhook_delete(struct webhooks *all, const char *id, store_done *done, void *ctx);

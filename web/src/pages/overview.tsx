@@ -3,9 +3,9 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { get, isAbort, path, sentence, sleep } from '../lib/api';
 import { eventName, eventReason, onEvent, type SandboxEvent } from '../lib/events';
-import { age, count, dateTime, megabytes } from '../lib/format';
+import { age, bytes, count, dateTime, millis, percent, plural } from '../lib/format';
 import { session } from '../lib/session';
-import { Card, EmptyState, ErrorNote, Figure, PageHead, Spinner, StateBadge } from '../ui/basics';
+import { Badge, Card, EmptyState, ErrorNote, Facts, Figure, Note, PageHead, Spinner, StateBadge } from '../ui/basics';
 import { Chart } from '../ui/lazy';
 
 const ASK_MS = 5000;
@@ -104,31 +104,141 @@ function Events() {
   );
 }
 
-interface Usage {
-  limits: { sandboxes: number | null };
-  now: { sandboxes: number; pausedSandboxes: number; cpus: number; memoryMB: number };
-  measured: { cpus: number; memoryMB: number; diskMB: number };
+interface Finding {
+  verdict: 'degraded' | 'missing';
+  name: string;
+  sentence: string;
+}
+
+interface Overview {
+  version: string;
+  startedAt: string;
+  machine: {
+    cpuCount: number;
+    load: number[];
+    memoryTotal: number;
+    memoryUsed: number;
+    diskTotal?: number;
+    diskUsed?: number;
+    keeper: boolean;
+  };
+  sandboxes: { running: number; paused: number };
+  creates: { perMinute: number; requests: number; p50Ms: number | null; p95Ms: number | null; p99Ms: number | null };
+  pool: { templateID: string; alias?: string; parked: number }[];
+  /** Of all teams; for the operator. */
+  allSandboxes?: { running: number; paused: number; starting: number; parked: number; created: number; createFailed: number };
+  advice?: Finding[];
+}
+
+const FULL = 0.9;
+const LOAD_HIGH = 2; // processes that want to run, for each CPU
+
+/* What the figures say by themselves. */
+function concerns({ machine }: Overview): string[] {
+  const list: string[] = [];
+  const disk = machine.diskTotal ? (machine.diskUsed ?? 0) / machine.diskTotal : 0;
+  if (!machine.keeper) list.push('The keeper, which starts sandboxes, is not connected: nothing can be created or resumed until it is back.');
+  if (disk > FULL) list.push(`The disk of the sandboxes is ${percent(disk * 100)} full: "atoll disk" shows what takes the room.`);
+  if (machine.memoryUsed / machine.memoryTotal > FULL) list.push('The memory of the machine is almost used up: pause or kill sandboxes that nobody needs.');
+  if ((machine.load[1] ?? 0) > machine.cpuCount * LOAD_HIGH) list.push(`More wants to run than ${plural(machine.cpuCount, 'CPU')} can do: creates and commands take longer.`);
+  return list;
+}
+
+function Advice({ of }: { of: Overview }) {
+  const findings = of.advice ?? [];
+  const list = concerns(of);
+  if (list.length === 0 && findings.length === 0) {
+    return of.advice ? <Note tone="ok">atoll doctor found nothing that asks for something.</Note> : null;
+  }
+  return (
+    <Card title="Advice">
+      <div class="column">
+        {list.map((text) => (
+          <Note tone="warn">{text}</Note>
+        ))}
+        {findings.map((finding) => (
+          <Note tone={finding.verdict === 'degraded' ? 'warn' : 'bad'}>
+            <strong>{finding.name}</strong>: {finding.sentence}
+          </Note>
+        ))}
+      </div>
+    </Card>
+  );
+}
+
+function Figures({ of }: { of: Overview }) {
+  const { machine, creates, allSandboxes: everybody } = of;
+  return (
+    <div class="figures">
+      <Figure
+        name="Running"
+        value={<a href="#/sandboxes">{count(of.sandboxes.running)}</a>}
+        more={everybody && `${count(everybody.running)} of all teams`}
+      />
+      <Figure name="Paused" value={count(of.sandboxes.paused)} more={everybody && `${count(everybody.paused)} of all teams`} />
+      <Figure
+        name="Creates per minute"
+        value={String(Math.round(creates.perMinute * 10) / 10)}
+        more={creates.p50Ms === null ? 'none since the start' : `${millis(creates.p50Ms)} for half of them`}
+      />
+      <Figure
+        name="Load"
+        value={(machine.load[0] ?? 0).toFixed(2)}
+        part={(machine.load[0] ?? 0) / machine.cpuCount}
+        more={`${plural(machine.cpuCount, 'CPU')}`}
+      />
+      <Figure
+        name="Memory"
+        value={percent((machine.memoryUsed / machine.memoryTotal) * 100)}
+        part={machine.memoryUsed / machine.memoryTotal}
+        more={`${bytes(machine.memoryUsed)} of ${bytes(machine.memoryTotal)}`}
+      />
+      {machine.diskTotal !== undefined && machine.diskUsed !== undefined && (
+        <Figure
+          name="Disk of the sandboxes"
+          value={percent((machine.diskUsed / machine.diskTotal) * 100)}
+          part={machine.diskUsed / machine.diskTotal}
+          more={`${bytes(machine.diskUsed)} of ${bytes(machine.diskTotal)}`}
+        />
+      )}
+    </div>
+  );
+}
+
+function Daemon({ of }: { of: Overview }) {
+  const { creates, allSandboxes: everybody } = of;
+  const pool = of.pool.filter((entry) => entry.parked > 0);
+  return (
+    <Card title="This daemon">
+      <Facts
+        of={[
+          ['Version', of.version],
+          ['Running for', <span title={dateTime(of.startedAt)}>{age(of.startedAt)}</span>],
+          ['Keeper', of.machine.keeper ? <Badge tone="ok" dot>connected</Badge> : <Badge tone="bad" dot>away</Badge>],
+          ['Load', of.machine.load.map((value) => value.toFixed(2)).join('  ')],
+          ['A create takes', creates.p50Ms === null ? null : `${millis(creates.p50Ms)} (half), ${millis(creates.p95Ms)} (95 %), ${millis(creates.p99Ms)} (99 %)`],
+          ['Ready in the pool', pool.length ? pool.map((entry) => `${entry.alias ?? entry.templateID}: ${count(entry.parked)}`).join(', ') : 'none'],
+          ['Created, all teams', everybody && `${count(everybody.created)}, ${count(everybody.createFailed)} failed`],
+          ['Starting now', everybody && count(everybody.starting)],
+        ]}
+      />
+    </Card>
+  );
 }
 
 export default function Page() {
-  const [usage, error] = useAsked((signal) => get<Usage>(path`/teams/${session.value?.team.id ?? ''}/usage`, undefined, { signal }));
+  const [overview, error] = useAsked((signal) => get<Overview>('/dashboard/overview', undefined, { signal }));
   return (
     <div class="page">
       <PageHead title="Overview" sub={session.value?.team.name} />
       <ErrorNote error={error} />
-      {usage ? (
-        <div class="figures">
-          <Figure name="Running" value={<a href="#/sandboxes">{count(usage.now.sandboxes)}</a>} more={usage.limits.sandboxes ? `of ${count(usage.limits.sandboxes)} allowed` : undefined} />
-          <Figure name="Paused" value={count(usage.now.pausedSandboxes)} />
-          <Figure name="CPUs in use" value={usage.measured.cpus.toFixed(1)} more={`${count(usage.now.cpus)} given out`} />
-          <Figure name="Memory in use" value={megabytes(usage.measured.memoryMB)} more={`${megabytes(usage.now.memoryMB)} given out`} />
-          <Figure name="Disk in use" value={megabytes(usage.measured.diskMB)} />
-        </div>
-      ) : (
-        !error && <Spinner />
-      )}
+      {overview ? <Figures of={overview} /> : !error && <Spinner />}
+      {overview && <Advice of={overview} />}
       <History />
-      <Events />
+      <div class="grid">
+        <Events />
+        {overview && <Daemon of={overview} />}
+      </div>
     </div>
   );
 }

@@ -89,7 +89,9 @@ const typeOver = EditorView.domEventHandlers({
   },
 });
 
-function extensions(props: EditorProps, latest: { current: EditorProps }, language: Compartment): Extension[] {
+const TOLD_MAX = 100;
+
+function extensions(props: EditorProps, latest: { current: EditorProps }, language: Compartment, told: string[]): Extension[] {
   const call = (name: 'onRun' | 'onSave') => () => {
     const run = latest.current[name];
     run?.();
@@ -121,7 +123,11 @@ function extensions(props: EditorProps, latest: { current: EditorProps }, langua
     EditorState.readOnly.of(props.readOnly === true),
     EditorView.contentAttributes.of({ 'aria-label': props.label }),
     EditorView.updateListener.of((update) => {
-      if (update.docChanged) latest.current.onChange?.(update.state.doc.toString());
+      if (!update.docChanged) return;
+      const text = update.state.doc.toString();
+      told.push(text);
+      if (told.length > TOLD_MAX) told.shift();
+      latest.current.onChange?.(text);
     }),
     look,
     heights(props),
@@ -133,18 +139,23 @@ export default function Editor(props: EditorProps) {
   const view = useRef<EditorView | null>(null);
   const latest = useRef(props);
   const language = useRef(new Compartment());
+  // What was told to the page and has not come back as `value` yet. Somebody who types is faster
+  // than the page draws: an old value that comes back must not undo what was typed since.
+  const told = useRef<string[]>([]);
   latest.current = props;
   useEffect(() => {
     const made = new EditorView({
       parent: box.current!,
-      state: EditorState.create({ doc: props.value, extensions: extensions(props, latest, language.current) }),
+      state: EditorState.create({ doc: props.value, extensions: extensions(props, latest, language.current, told.current) }),
     });
     view.current = made;
     return () => made.destroy();
   }, [props.readOnly]);
   useEffect(() => {
     const now = view.current;
-    if (now && now.state.doc.toString() !== props.value) {
+    const at = told.current.lastIndexOf(props.value);
+    told.current.splice(0, at < 0 ? told.current.length : at + 1);
+    if (at < 0 && now && now.state.doc.toString() !== props.value) {
       now.dispatch({ changes: { from: 0, to: now.state.doc.length, insert: props.value } });
     }
   }, [props.value]);

@@ -11,7 +11,8 @@ import {
   type SortingState,
 } from '@tanstack/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, VNode } from 'preact';
+import { memo } from 'preact/compat';
 import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
 import { count } from '../lib/format';
 import { Icon } from './icons';
@@ -38,6 +39,8 @@ export interface TableProps<T> {
   rowKey: (row: T) => string;
   /** Only rows that have this text in one of their values. */
   filter?: string;
+  /** Only rows for which it is true. Keep the function the same until the filter changes (useMemo). */
+  keep?: (row: T) => boolean;
   sort?: { id: string; desc?: boolean };
   /** With both, there is a column of check boxes. */
   selected?: ReadonlySet<string>;
@@ -59,6 +62,65 @@ const PAGE_ROWS = 15;
 const matches = <T,>(columns: Column<T>[], row: T, text: string): boolean =>
   columns.some((column) => column.searched !== false && String(column.value(row) ?? '').toLowerCase().includes(text));
 
+interface Calls<T> {
+  select: (index: number, on: boolean, range: boolean) => void;
+  open?: (row: T) => void;
+  go: (index: number) => void;
+}
+
+interface RowProps<T> {
+  domId: string;
+  rowKey: string;
+  row: T;
+  index: number;
+  start: number;
+  columns: Column<T>[];
+  grid: string;
+  at: boolean;
+  /** undefined: rows cannot be selected */
+  selected: boolean | undefined;
+  opens: boolean;
+  calls: { current: Calls<T> };
+}
+
+/* Drawn again only when it changed: scrolling draws the rows that come into view, no others. */
+const TableRow = memo(function TableRow<T>(props: RowProps<T>) {
+  const { row, rowKey, index, selected, calls } = props;
+  const click = (event: MouseEvent) => {
+    calls.current.go(index);
+    const inner = event.target instanceof Element && event.target.closest('a, button, input, label');
+    if (!inner && !getSelection()?.toString()) calls.current.open?.(row);
+  };
+  return (
+    <div
+      id={props.domId}
+      role="row"
+      aria-rowindex={index + 2}
+      aria-selected={selected}
+      class={`tr data ${props.opens ? 'opens' : ''} ${props.at ? 'at' : ''}`}
+      style={{ gridTemplateColumns: props.grid, transform: `translateY(${props.start}px)` }}
+      onClick={click}
+    >
+      {selected !== undefined && (
+        <div class="td check-cell" role="gridcell">
+          <input
+            type="checkbox"
+            tabIndex={-1}
+            aria-label={`Select ${rowKey}`}
+            checked={selected}
+            onClick={(event) => calls.current.select(index, !selected, event.shiftKey)}
+          />
+        </div>
+      )}
+      {props.columns.map((column) => (
+        <div key={column.id} role="gridcell" class={`td ${column.align ?? ''}`}>
+          {column.cell ? column.cell(row) : column.value(row)}
+        </div>
+      ))}
+    </div>
+  );
+}) as <T>(props: RowProps<T> & { key?: string }) => VNode;
+
 export function Table<T>(props: TableProps<T>) {
   const { columns, rows, rowKey, selected, onSelect, onOpen } = props;
   const [sorting, setSorting] = useState<SortingState>(props.sort ? [{ id: props.sort.id, desc: props.sort.desc ?? false }] : []);
@@ -77,13 +139,20 @@ export function Table<T>(props: TableProps<T>) {
       })),
     [columns],
   );
+  const text = props.filter?.trim().toLowerCase() ?? '';
+  const { keep } = props;
+  const wanted = useMemo(
+    () => (text || keep ? (row: T) => (!keep || keep(row)) && (!text || matches(columns, row, text)) : undefined),
+    [columns, text, keep],
+  );
   const table = useReactTable<T>({
     data: rows,
     columns: definitions,
-    state: { sorting, globalFilter: props.filter?.trim().toLowerCase() ?? '' },
+    state: { sorting, globalFilter: wanted },
     onSortingChange: setSorting,
-    globalFilterFn: (row, _column, text: string) => matches(columns, row.original, text),
-    getColumnCanGlobalFilter: () => true,
+    globalFilterFn: (row, _column, test: (row: T) => boolean) => test(row.original),
+    // It is asked for each column until one says yes: one is enough, the test looks at whole rows.
+    getColumnCanGlobalFilter: (column) => column.id === columns[0]?.id,
     getRowId: rowKey,
     getCoreRowModel: getCoreRowModel(),
     getSortedRowModel: getSortedRowModel(),
@@ -112,7 +181,10 @@ export function Table<T>(props: TableProps<T>) {
   const checks = selected !== undefined && onSelect !== undefined;
   const grid = (checks ? '30px ' : '') + columns.map((column) => column.width ?? 'minmax(90px, 1fr)').join(' ');
   const least = columns.reduce((sum, column) => sum + (Number.parseInt(/\d+(?=px)/.exec(column.width ?? '90px')?.[0] ?? '90', 10)), 12 + (checks ? 30 : 0));
-  const picked = checks ? shown.filter((row) => selected.has(row.id)).length : 0;
+  const picked = useMemo(
+    () => (selected && selected.size > 0 ? shown.reduce((n, row) => n + (selected.has(row.id) ? 1 : 0), 0) : 0),
+    [shown, selected],
+  );
 
   const select = (index: number, on: boolean, range: boolean) => {
     if (!checks) return;
@@ -150,6 +222,9 @@ export function Table<T>(props: TableProps<T>) {
     else return;
     event.preventDefault();
   };
+
+  const calls = useRef<Calls<T>>({} as Calls<T>);
+  calls.current = { select, open: onOpen, go: setAt };
 
   return (
     <div class="table" style={props.height ? { height: props.height, flex: 'none' } : undefined}>
@@ -207,39 +282,21 @@ export function Table<T>(props: TableProps<T>) {
             {items.map((item) => {
               const row = shown[item.index] as Row<T> | undefined;
               if (!row) return null;
-              const on = checks && selected.has(row.id);
               return (
-                <div
+                <TableRow
                   key={row.id}
-                  id={`${id}-${item.index}`}
-                  role="row"
-                  aria-rowindex={item.index + 2}
-                  aria-selected={checks ? on : undefined}
-                  class={`tr data ${onOpen ? 'opens' : ''} ${item.index === at ? 'at' : ''}`}
-                  style={{ gridTemplateColumns: grid, transform: `translateY(${item.start}px)` }}
-                  onClick={(event) => {
-                    setAt(item.index);
-                    const inner = event.target instanceof Element && event.target.closest('a, button, input, label');
-                    if (!inner && onOpen && !getSelection()?.toString()) onOpen(row.original);
-                  }}
-                >
-                  {checks && (
-                    <div class="td check-cell" role="gridcell">
-                      <input
-                        type="checkbox"
-                        tabIndex={-1}
-                        aria-label={`Select ${row.id}`}
-                        checked={on}
-                        onClick={(event) => select(item.index, !on, event.shiftKey)}
-                      />
-                    </div>
-                  )}
-                  {columns.map((column) => (
-                    <div key={column.id} role="gridcell" class={`td ${column.align ?? ''}`}>
-                      {column.cell ? column.cell(row.original) : column.value(row.original)}
-                    </div>
-                  ))}
-                </div>
+                  domId={`${id}-${item.index}`}
+                  rowKey={row.id}
+                  row={row.original}
+                  index={item.index}
+                  start={item.start}
+                  columns={columns}
+                  grid={grid}
+                  at={item.index === at}
+                  selected={checks ? selected.has(row.id) : undefined}
+                  opens={onOpen !== undefined}
+                  calls={calls}
+                />
               );
             })}
           </div>

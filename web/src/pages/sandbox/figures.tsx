@@ -1,7 +1,7 @@
 // How much a sandbox used over its life.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get, isAbort, path, sentence } from '../../lib/api';
-import { bytes, percent } from '../../lib/format';
+import { bytes, percent, plural } from '../../lib/format';
 import { Card, EmptyState, ErrorNote, Figure, Note, Spinner } from '../../ui/basics';
 import { Chart } from '../../ui/lazy';
 import type { Box } from './box';
@@ -108,7 +108,7 @@ export default function FiguresTab({ box }: { box: Box }) {
       ) : (
         <>
           <div class="figures">
-            <Figure name="CPU" value={percent(last.cpuUsedPct, 1)} part={last.cpuUsedPct / 100 / Math.max(1, last.cpuCount)} more={`of ${last.cpuCount * 100} %`} />
+            <Figure name="CPU" value={percent(last.cpuUsedPct, 1)} part={last.cpuUsedPct / 100} more={`of ${plural(last.cpuCount, 'cpu')}`} />
             <Figure name="Memory" value={bytes(last.memUsed)} part={last.memUsed / last.memTotal} more={`of ${bytes(last.memTotal)}`} />
             <Figure name="Disk" value={bytes(last.diskUsed)} part={last.diskUsed / last.diskTotal} more={`of ${bytes(last.diskTotal)}`} />
           </div>

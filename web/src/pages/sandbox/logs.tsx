@@ -4,6 +4,7 @@ import { follow, get, isAbort, path, sentence } from '../../lib/api';
 import { Button, EmptyState, ErrorNote, Note, Spinner } from '../../ui/basics';
 import { LogView, type LogLine } from '../../ui/log';
 import type { Box } from './box';
+import { shownName } from './files/tree';
 
 interface Entry {
   timestamp: string;
@@ -18,12 +19,14 @@ const DRAW_MS = 100;
 const LEVELS = ['debug', 'info', 'warn', 'error'];
 
 /* Fields that only repeat what the page shows anyway. */
-const HIDDEN = new Set(['sandboxID', 'sandbox_id', 'timestamp', 'level', 'message', 'logger', 'service']);
+const HIDDEN = new Set(['sandboxID', 'sandbox_id', 'timestamp', 'level', 'message', 'logger', 'service', 'event_type']);
 
 function lineOf(entry: Entry): LogLine {
   const fields = Object.entries(entry.fields ?? {}).filter(([name]) => !HIDDEN.has(name));
   const more = fields.map(([name, value]) => `${name}=${value}`).join(' ');
-  return { at: entry.timestamp, level: entry.level, text: more ? `${entry.message}  ${more}` : entry.message };
+  // A line stays one line.
+  const text = shownName((more ? `${entry.message}  ${more}` : entry.message).replace(/\s*\n\s*/g, ' ⏎ '));
+  return { at: entry.timestamp, level: entry.level, text };
 }
 
 const keyOf = (entry: Entry) => `${entry.timestamp} ${entry.level} ${entry.message}`;
@@ -127,7 +130,7 @@ export default function LogsTab({ box }: { box: Box }) {
         }
         empty={
           <EmptyState title="No lines" line={`atoll logs ${box.id} --follow`}>
-            What commands print, and refused connections, come here by themselves. On the command line:
+            Commands that start and end, and refused connections, come here by themselves. On the command line:
           </EmptyState>
         }
       />

@@ -43,6 +43,9 @@ function Go({ box, port }: { box: Box; port: number }) {
   );
 }
 
+/* The jail listens on port 1 for what goes out; no program of the sandbox does. */
+const isOwn = (port: Port) => port.internal || (port.port === 1 && port.pid === undefined);
+
 const once = (ports: Port[]): Port[] => {
   const seen = new Map<number, Port>();
   for (const port of ports) {
@@ -76,7 +79,7 @@ function Other({ box }: { box: Box }) {
 export default function PortsTab({ box }: { box: Box }) {
   const { value, error } = usePolled(async (signal) => {
     const answer = await box.agent().json<{ ports: Port[]; truncated: boolean }>('GET', '/ports', undefined, { signal });
-    return { ...answer, ports: once(answer.ports.filter((port) => !port.internal)) };
+    return { ...answer, ports: once(answer.ports.filter((port) => !isOwn(port))) };
   }, ASK_MS);
   if (!value) return error ? <ErrorNote error={error} /> : <Spinner label="Asking for the ports" />;
   const columns: Column<Port>[] = [

@@ -128,6 +128,19 @@ function Nothing() {
   );
 }
 
+const rowKey = (row: SandboxRow) => row.id;
+const SETTLED_MS = 80;
+
+/** The value once it has rested: a filter is not applied between two letters. */
+function useSettled<T>(value: T): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), SETTLED_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}
+
 export default function Sandboxes() {
   const [filter, setFilter] = useState<Filter>(noFilter);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
@@ -139,9 +152,11 @@ export default function Sandboxes() {
   useShortcut('/', 'Filter the list', search);
 
   const all = sandboxes.value;
-  const rows = useMemo(() => [...all.values()].filter((row) => fits(row, filter)), [all, filter]);
+  const rows = useMemo(() => [...all.values()], [all]);
+  const applied = useSettled(filter);
+  const keep = useMemo(() => (row: SandboxRow) => fits(row, applied), [applied]);
   const running = useMemo(() => [...all.values()].filter((row) => row.state === 'running').length, [all]);
-  const chosen = useMemo(() => rows.filter((row) => selected.has(row.id)), [rows, selected]);
+  const chosen = useMemo(() => (selected.size ? rows.filter((row) => selected.has(row.id) && keep(row)) : []), [rows, selected, keep]);
 
   return (
     <div class="page fill">
@@ -160,13 +175,14 @@ export default function Sandboxes() {
           label="Sandboxes"
           columns={columns}
           rows={rows}
-          rowKey={(row) => row.id}
+          keep={keep}
+          rowKey={rowKey}
           sort={{ id: 'age' }}
           selected={canWrite.value ? selected : undefined}
           onSelect={canWrite.value ? setSelected : undefined}
           onOpen={(row) => navigate(`/sandboxes/${encodeURIComponent(row.id)}`)}
           onVisible={setInView}
-          empty={all.size === 0 ? <Nothing /> : <div class="empty">No sandbox matches the filter.</div>}
+          empty={<Nothing />}
         />
       )}
       {creating && <Create onClose={() => setCreating(false)} />}
