@@ -1,5 +1,5 @@
 // Who did what to which object, and when. It is followed as it is written.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { follow, pages, sentence, type Query } from '../lib/api';
 import { count, dateTime, millis } from '../lib/format';
 import { isOperator } from '../lib/session';
@@ -25,6 +25,7 @@ interface AuditRow {
 
 const ROWS_MAX = 10_000;
 const PAGE_ROWS = 1000;
+const TYPING_MS = 400;
 const TIMES: [number, string][] = [
   [3600_000, 'the last hour'],
   [24 * 3600_000, 'the last day'],
@@ -167,7 +168,10 @@ export default function Audit() {
   const [text, setText] = useState('');
   const [shown, setShown] = useState<AuditRow | null>(null);
   const { rows, error, loading } = useAudit(filter);
-  const apply = useMemo(() => (event: Event) => event.preventDefault(), []);
+  useEffect(() => {
+    const timer = setTimeout(() => setFilter((before) => (before.action === action ? before : { ...before, action })), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [action]);
   return (
     <div class="page fill">
       <PageHead title="Audit" sub="Who changed what. Values are not recorded.">
@@ -176,7 +180,7 @@ export default function Audit() {
         </Button>
       </PageHead>
       <ErrorNote error={error} />
-      <form class="row wrap" role="search" onSubmit={apply}>
+      <div class="row wrap" role="search">
         <SearchField label="Filter by any text" value={text} onInput={setText} />
         <select class="input" aria-label="Time" value={filter.span} onChange={(event) => setFilter({ ...filter, span: Number(event.currentTarget.value) })}>
           {TIMES.map(([span, label]) => (
@@ -191,7 +195,6 @@ export default function Audit() {
             spellcheck={false}
             value={action}
             onInput={(event) => setAction(event.currentTarget.value)}
-            onChange={(event) => setFilter({ ...filter, action: event.currentTarget.value })}
           />
         </div>
         {isOperator.value && (
@@ -200,7 +203,7 @@ export default function Audit() {
             every team
           </label>
         )}
-      </form>
+      </div>
       {loading ? (
         <Spinner label="Loading the audit log" />
       ) : (

@@ -5,7 +5,7 @@ import { del, get, patch, path } from '../../lib/api';
 import { age, bytes, count, dateTime, duration, megabytes } from '../../lib/format';
 import { useLoad } from '../../lib/load';
 import { canWrite } from '../../lib/session';
-import { isBuilding, nameOf, shortName, type Build, type Template } from '../../lib/templates';
+import { isBuilding, listTags, nameOf, shortName, type Build, type Tag, type Template } from '../../lib/templates';
 import { Badge, Button, Card, CopyLine, EmptyState, ErrorNote, Facts, Note, PageHead, Spinner, StateBadge } from '../../ui/basics';
 import { confirm } from '../../ui/dialog';
 import { Table, type Column } from '../../ui/table';
@@ -14,7 +14,7 @@ import { Tabs } from '../../ui/tabs';
 import { attempt, toast } from '../../ui/toast';
 import { Create } from '../sandboxes/create';
 import { BuildLog } from './buildlog';
-import { TagCard, type Tag } from './tags';
+import { TagCard } from './tags';
 
 interface Detail extends Template {
   builds?: Build[];
@@ -104,7 +104,7 @@ export default function TemplatePage({ params }: { params: Record<string, string
   const { data, error, loading, reload } = useLoad((signal) => get<Detail>(path`/templates/${id}`, undefined, { signal }), [id], AGAIN_MS);
   const own = data && !data.isDefault;
   const tags = useLoad<Tag[]>(
-    (signal) => (own ? get<Tag[]>(path`/templates/${id}/tags`, undefined, { signal }) : Promise.resolve([])),
+    (signal) => (own ? listTags(id, signal) : Promise.resolve([])),
     [id, own],
     AGAIN_MS,
   );
