@@ -461,7 +461,7 @@ bool stream_screen(struct call *call)
     char target[API_PARAM_BYTES] = "/websockify";
     scoped_buf(path, API_PARAM_BYTES);
     uint16_t port = 0;
-    struct str id;
+    struct str id = {0};
 
     if (!req->upgrade || !str_ieq(http_header_get(req, "upgrade"), STR("websocket"))) {
         refuse_stream(call, 400, "validation error: this path takes WebSockets alone");
