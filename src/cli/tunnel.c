@@ -178,6 +178,7 @@ static int open_remote(struct tunnel *tunnel, struct curl_slist **headers, struc
     (void)curl_easy_setopt(tunnel->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(tunnel->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_WAIT_MS);
     CURLcode code = curl_easy_perform(tunnel->easy);
+    (void)curl_easy_setopt(tunnel->easy, CURLOPT_ERRORBUFFER, NULL); /* the handle outlives it */
     if (code != CURLE_OK) {
         return endpoint_failure(&tunnel->link->endpoint, tunnel->easy, code, reason, err);
     }
