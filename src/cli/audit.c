@@ -141,9 +141,8 @@ const struct command row_audit = {
     .group = GROUP_WATCH,
     .bits = COMMAND_JSON,
     .options = audit_options,
-    .about =
-        "\nEvery call that changes something is there: which key made it, what it did to which\n"
-        "object, and the status of the answer. 0 is a call that a crash cut short. With --json\n"
-        "each row is one line, for export.",
+    .about = "\nEvery call that changes something is there: which key made it, what it did to\n"
+             "which object, and the status of the answer. 0 is a call that a crash cut short.\n"
+             "With --json each row is one line, for export.",
     .examples = "atoll audit --since 2h\natoll audit --object i0123456789abcdefghij --json",
 };

@@ -22,6 +22,7 @@ enum {
     PATH_BYTES_MAX = 16 * 1024,
     HEADER_BYTES_MAX = 8192,
     AGENT_PORT = 49983,
+    CONNECT_S = 30,
 };
 
 /* The file that `atoll env` names has the host's authorities and the daemon's. */
@@ -62,6 +63,7 @@ int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *me
         return err_set(err, ENOMEM, "ask %s", endpoint->url);
     }
     (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
+    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     const char *trusted = endpoint->ca[0] ? endpoint->ca : trusted_file();
     if (trusted) {
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted);

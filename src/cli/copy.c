@@ -1,6 +1,7 @@
 #include "cli/copy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -260,16 +261,14 @@ static void *watcher_run(void *ctx)
     return NULL;
 }
 
-/* The side that failed first has the better reason. */
+/* The side that failed first has the reason; here it is the sender, or none. */
 static int outcome(const struct copy *copy, const struct sender *sender, int received,
                    struct err *err)
 {
-    bool echo = sender->r == -EPIPE || sender->r == -ECONNRESET || sender->r == -EINTR;
-
     if (atomic_load(&copy->cancelled)) {
         return err_set(err, EINTR, "interrupted");
     }
-    if (sender->r < 0 && !(received < 0 && echo)) {
+    if (sender->r < 0) {
         return err_set(err, -sender->r, "%s", ours(sender->err.msg));
     }
     return received;
@@ -281,8 +280,9 @@ static int streams_run(struct copy *copy, int sockets[2], struct err *err)
     struct sender sender = {.copy = copy, .fd = sockets[1]};
     int stop[2];
 
-    if (remote_signals_open(&signals, err) < 0 || pipe(stop) < 0) {
-        return -EMFILE;
+    int r = remote_signals_open(&signals, err);
+    if (r < 0 || pipe2(stop, O_CLOEXEC) < 0) {
+        return r < 0 ? r : err_sys(err, "make a pipe");
     }
     struct watcher watcher = {
         .copy = copy, .signals = signals.fd, .stop = stop[0], .socket = sockets[0]};
@@ -292,7 +292,8 @@ static int streams_run(struct copy *copy, int sockets[2], struct err *err)
         pthread_create(&watching, NULL, watcher_run, &watcher) != 0) {
         return err_set(err, EAGAIN, "start a thread");
     }
-    int r = dispatch_receive(copy, sockets[0], err);
+    r = dispatch_receive(copy, sockets[0], err);
+    bool first = r < 0 && !atomic_load(&copy->spoilt);
     (void)shutdown(sockets[0], SHUT_RDWR);
     (void)pthread_join(sending, NULL);
     (void)close(stop[1]);
@@ -300,7 +301,7 @@ static int streams_run(struct copy *copy, int sockets[2], struct err *err)
     (void)close(stop[0]);
     (void)close(sockets[0]);
     remote_signals_close(&signals);
-    return outcome(copy, &sender, r, err);
+    return first && !atomic_load(&copy->cancelled) ? r : outcome(copy, &sender, r, err);
 }
 
 int copy_run(struct place *from, struct place *to, bool quiet, struct err *err)

@@ -29,13 +29,33 @@ int link_of(const struct endpoint *endpoint, const json_t *sandbox, struct link 
     return 0;
 }
 
-int link_extend(const struct link *link, int seconds, struct err *err)
+int link_resume(const struct link *link, int seconds, struct err *err)
 {
     scoped_json *body = json_pack("{si}", "timeout", seconds), *answer = NULL;
     char path[SANDBOX_PATH_BYTES];
 
     (void)snprintf(path, sizeof(path), "/v2/sandboxes/%s/connect", link->id);
     return endpoint_call(&link->endpoint, "POST", path, body, &answer, err);
+}
+
+/* A paused sandbox is "not found" to the call that extends lives. */
+static int paused_look(const struct link *link, struct err *err)
+{
+    scoped_json *answer = NULL;
+    char path[SANDBOX_PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s", link->id);
+    return endpoint_call(&link->endpoint, "GET", path, NULL, &answer, err);
+}
+
+int link_extend(const struct link *link, int seconds, struct err *err)
+{
+    scoped_json *body = json_pack("{si}", "duration", seconds), *answer = NULL;
+    char path[SANDBOX_PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s/refreshes", link->id);
+    int r = endpoint_call(&link->endpoint, "POST", path, body, &answer, err);
+    return r == -CALL_NOT_FOUND ? paused_look(link, err) : r;
 }
 
 int link_open(const struct endpoint *endpoint, const char *id, struct link *out, bool *resumed,
@@ -53,7 +73,7 @@ int link_open(const struct endpoint *endpoint, const char *id, struct link *out,
     r = r < 0 ? r : link_of(endpoint, answer, out, err);
     if (r == 0 && strcmp(json_text_of(answer, "state"), "paused") == 0) {
         *resumed = true;
-        r = link_extend(out, LINK_RESUMED_S, err);
+        r = link_resume(out, LINK_RESUMED_S, err);
     }
     return r;
 }

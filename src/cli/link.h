@@ -47,7 +47,11 @@ must_check int link_call(const struct link *link, const char *path, const char *
 /* The sentence in the body of a refusal. */
 int link_refusal(struct str body, long status, struct err *err);
 
-/* Extends the life of the sandbox to at least that many seconds from now; never shortens it. */
+/* Resumes a sandbox if it is paused, and lets it live at least that many seconds from now. */
+must_check int link_resume(const struct link *link, int seconds, struct err *err);
+
+/* Lets a running sandbox live at least that many seconds from now; a paused one stays so.
+ * -CALL_NOT_FOUND: it is gone. */
 must_check int link_extend(const struct link *link, int seconds, struct err *err);
 
 #endif

@@ -178,7 +178,9 @@ static int port_run(struct cli *cli)
         (void)fprintf(stderr, "Forwarding into %s. End with Ctrl-C.\n", link.id);
     }
     r = r < 0 ? r : serve(&link, list, n, signals.fd, &err);
-    return cli_result(r, &err);
+    int code = cli_result(r, &err);
+    (void)fflush(stdout);
+    _exit(code); /* connections are still under way, on libraries that exit() would take down */
 }
 
 static const struct option port_options[] = {

@@ -471,8 +471,8 @@ static void life_extend(struct remote *remote)
     }
     remote->alive_ms = clock_mono_ms() + (int64_t)plan->keep_alive_s * 1000 / 3;
     buf_clear(&remote->alive.body);
-    (void)snprintf(path, sizeof(path), "/v2/sandboxes/%s/connect", plan->link->id);
-    if (buf_printf(&remote->alive.body, "{\"timeout\":%d}", plan->keep_alive_s) == 0) {
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s/refreshes", plan->link->id);
+    if (buf_printf(&remote->alive.body, "{\"duration\":%d}", plan->keep_alive_s) == 0) {
         (void)!remote_request_send(&remote->alive, remote->multi, plan->link, path, NULL, NULL, 0,
                                    &err);
     }

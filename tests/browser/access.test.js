@@ -203,3 +203,23 @@ test('a narrow window has room for the dialogs', async () => {
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
   await close(page);
 });
+
+test('the audit log says who did what, and goes on by itself', async () => {
+  const page = await enter('/audit');
+  const grid = page.getByRole('grid', { name: 'Audit' });
+  await page.locator('.table-foot').waitFor();
+  const { secretID } = await api('POST', '/secrets', { name: 'audited', value: VALUE });
+  await grid.getByText('secret.create').first().waitFor();
+  await api('DELETE', `/secrets/${secretID}`);
+  const row = grid.getByRole('row').filter({ hasText: 'secret.delete' }).first();
+  await row.waitFor();
+  await nowhere(page, VALUE);
+  await page.getByLabel('Action, with * for any text').fill('secret.*');
+  await page.keyboard.press('Enter');
+  await until('only secrets', async () => (await grid.getByText(/^(key|sandbox|team)\./).count()) === 0);
+  await shot(page, 'audit');
+  await row.click();
+  await page.getByRole('dialog', { name: 'secret.delete' }).getByText('Outcome').waitFor();
+  await shot(page, 'audit-row');
+  await close(page);
+});

@@ -81,7 +81,7 @@ test('it is published, and a sandbox starts from it', async () => {
   await page.getByText(/is for the team alone/).waitFor();
   await until('it is private', async () => !(await template()).public);
   await page.getByRole('tab', { name: 'Command line' }).click();
-  await page.getByText(`atoll run ${NAME} -- echo hello`).waitFor();
+  await page.getByText(`atoll run --template ${NAME} echo hello`).waitFor();
   await shot(page, 'template-light');
   await page.getByRole('button', { name: 'Start a sandbox' }).click();
   const dialog = page.getByRole('dialog', { name: 'Create a sandbox' });

@@ -288,6 +288,15 @@ def test_a_killed_sandbox_leaves_nothing_here(new_sandbox, tmp_path):
     assert os.listdir(tmp_path) == [] and b"atoll: " in child.stderr.read()
 
 
+def test_the_side_that_fails_gives_the_reason(hostile, sample):
+    """Here tar in the sandbox reads nothing and fails; the tar of this machine then has no reader, and no say."""
+    for place in ("/usr/local/bin/tar", "/usr/bin/tar"):
+        hostile.files.write(place, "#!/bin/sh\necho the disk is full >&2\nexit 2\n", user="root")
+    (sample / "more").write_bytes(os.urandom(5_000_000))
+    ended = cp(sample, f"{hostile.sandbox_id}:/tmp/full")
+    assert ended.returncode == 1 and ended.stderr.splitlines()[-1].endswith(b"the disk is full"), ended.stderr
+
+
 def test_an_interrupted_copy_leaves_nothing(sandbox, tmp_path):
     sandbox.commands.run("rm -f /tmp/endless; mkfifo /tmp/endless; rm -rf /tmp/e; mkdir /tmp/e; yes | head -c 50000000 >/tmp/e/f")
     child = subprocess.Popen([PROGRAM, "cp", "-", f"{sandbox.sandbox_id}:/tmp/never"], stdin=subprocess.PIPE)

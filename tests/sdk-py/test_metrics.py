@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 FIELDS = {
-    "timestamp", "timestampUnix", "cpuCount", "cpuUsedPct", "memUsed", "memTotal", "memCache", "diskUsed", "diskTotal",
+    "timestamp", "timestampUnix", "cpuCount", "cpuUsedPct", "memUsed", "memTotal", "memCache", "diskUsed", "diskTotal", "networkSent",
+    "networkReceived",
 }
 MIB = 1024 * 1024
 

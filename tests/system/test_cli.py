@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from daemon import PROGRAM, ROOT, end_sandboxes, until
+from daemon import PROGRAM, ROOT, Daemon, end_sandboxes, until
 from e2b import Sandbox
 from terminal import Terminal, shown
 
@@ -345,6 +345,31 @@ def test_exit_codes_of_daemons_that_do_not_answer(atoll, daemon, tmp_path):
     assert "there is no key for it" in atoll("ps", "--url", daemon.url, env=elsewhere, code=1).stderr
     assert "status 401" in atoll("ps", "--url", daemon.url, "--key", "e2b_" + "0" * 40, env=elsewhere, code=1).stderr
     assert "of the form http://HOST" in atoll("ps", "--url", "host", "--key", "x", env=elsewhere, code=1).stderr
+
+
+def test_serve_tells_a_newcomer_at_a_terminal_what_to_do_next():
+    daemon = Daemon()
+    daemon.pool_copy()
+    words = [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(daemon.data), *daemon.settings]
+    terminal = Terminal(words, os.environ | {"TERM": "xterm"}, columns=200)
+    daemon.process = terminal.process
+    try:
+        said = terminal.until("Run a first command:")
+        said = terminal.until(" echo hello").replace("\r\n", "\n")
+        lines = said.splitlines()
+        assert len(lines) == len(set(lines)) or {line for line in lines if lines.count(line) > 1} == {""}, said
+        data = f"--data {daemon.data}"
+        assert f"Open the dashboard:   {PROGRAM} open {data}   (or {daemon.url} in a browser)" in said
+        assert f'Set the environment:  eval "$({PROGRAM} env {data})"' in said
+        assert f"{PROGRAM} run {data} echo hello" in said and daemon.key not in said
+        assert f"ready on {daemon.url}" not in said, "it is told once where it serves"
+        first = subprocess.run(["bash", "-c", f'eval "$({PROGRAM} env {data})" && {PROGRAM} run echo hello'],
+                               capture_output=True, text=True, timeout=120)
+        assert (first.returncode, first.stdout) == (0, "hello\n"), first.stderr
+    finally:
+        daemon.stop()
+        terminal.close()
+        daemon.remove()
 
 
 # ---- arguments ----

@@ -513,6 +513,26 @@ def test_destinations_outlive_a_pause(create, daemon):
     until(lambda: entry(daemon, sandbox, verdict="reached")["count"] == 2, "it goes on")
 
 
+def test_traffic_is_part_of_the_metrics(create, daemon, world):
+    sandbox = create()
+
+    def latest():
+        rows = httpx.get(f"{daemon.url}/sandboxes/{sandbox.sandbox_id}/metrics", headers={"X-API-Key": daemon.key}).json()
+        return rows[-1] if rows else {"networkSent": 0, "networkReceived": 0}
+
+    sandbox.commands.run(f"head -c 1000000 /dev/zero | curl -sS -m 20 --data-binary @- http://{ONE}/ || :", timeout=30)
+    for _ in range(5):
+        assert curl(sandbox, f"http://{ONE}/")
+    until(lambda: latest()["networkSent"] > 100000 and latest()["networkReceived"] > 0, "it is counted", 60)
+    before = latest()
+    Sandbox.pause(sandbox.sandbox_id, **daemon.sdk)
+    sandbox = Sandbox.connect(sandbox.sandbox_id, timeout=600, **daemon.sdk)
+    for _ in range(5):
+        assert curl(sandbox, f"http://{ONE}/")
+    until(lambda: latest()["networkReceived"] > before["networkReceived"], "it goes on from there", 60)
+    assert latest()["networkSent"] >= before["networkSent"]
+
+
 def test_destinations_are_not_for_strangers(plain, daemon):
     for key in ("e2b_" + "0" * 40, ""):
         answer = httpx.get(f"{daemon.url}/sandboxes/{plain.sandbox_id}/connections", headers={"X-API-Key": key})

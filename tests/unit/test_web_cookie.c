@@ -123,17 +123,18 @@ static void packed_files_are_for_those_who_take_them(void)
                                      "*", "br, gzip;q=0", "gzipped, zip", "x-gzip"};
 
     for (size_t i = 0; i < countof(yes); i++) {
-        CHECK_THAT(web_takes_gzip(str_of(yes[i])), "%s", yes[i]);
+        CHECK_THAT(web_takes(str_of(yes[i]), "gzip"), "%s", yes[i]);
     }
     for (size_t i = 0; i < countof(no); i++) {
-        CHECK_THAT(!web_takes_gzip(str_of(no[i])), "%s", no[i]);
+        CHECK_THAT(!web_takes(str_of(no[i]), "gzip"), "%s", no[i]);
     }
 }
 
 static void a_damaged_table_is_refused(void)
 {
-    static const struct web_file damaged[] = {{"/", "text/html", "\"x\"", "no gzip", 7, 7, false}};
-    static const struct web_file none[] = {{"/x", "text/html", "\"x\"", "", 0, 0, false}};
+    static const struct web_file damaged[] = {
+        {"/", "text/html", "\"x\"", "no gzip", 7, NULL, 0, 7, false}};
+    static const struct web_file none[] = {{"/x", "text/html", "\"x\"", "", 0, NULL, 0, 0, false}};
     struct web *web = NULL;
     struct err err;
 

@@ -33,5 +33,6 @@ export const routes: Route[] = [
   { path: '/tools', title: 'Tools', load: () => import('./pages/tools/index'), nav: { group: 'Connect', icon: 'tools', key: 'x' } },
   { path: '/tools/:name', title: 'Tools', load: () => import('./pages/tools/index') },
   { path: '/mcp', title: 'MCP', load: () => import('./pages/mcp'), nav: { group: 'Connect', icon: 'mcp', key: 'm' } },
+  { path: '/audit', title: 'Audit', load: () => import('./pages/audit'), nav: { group: 'More', icon: 'audit', key: 'a' } },
   { path: '/settings', title: 'Help and settings', load: () => import('./pages/settings'), nav: { group: 'More', icon: 'help', key: 'h' } },
 ];

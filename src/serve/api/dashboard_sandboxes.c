@@ -51,6 +51,9 @@ static void set_figures(json_t *row, struct metrics *metrics, const struct sandb
     (void)json_object_set_new(row, "memUsed", json_integer((json_int_t)metric.memory_bytes));
     (void)json_object_set_new(row, "memCache", json_integer((json_int_t)metric.cache_bytes));
     (void)json_object_set_new(row, "diskUsed", json_integer((json_int_t)metric.disk_bytes));
+    (void)json_object_set_new(row, "networkSent", json_integer((json_int_t)metric.sent_bytes));
+    (void)json_object_set_new(row, "networkReceived",
+                              json_integer((json_int_t)metric.received_bytes));
 }
 
 /* The sandbox that it is a copy of, or the snapshot that it was made of. */

@@ -24,6 +24,9 @@ static json_t *metric_json(const struct metric *metric, const struct sandbox_inf
     (void)json_object_set_new(one, "memCache", json_integer((json_int_t)metric->cache_bytes));
     (void)json_object_set_new(one, "diskUsed", json_integer((json_int_t)metric->disk_bytes));
     (void)json_object_set_new(one, "diskTotal", json_integer((json_int_t)info->disk_mb * MIB));
+    (void)json_object_set_new(one, "networkSent", json_integer((json_int_t)metric->sent_bytes));
+    (void)json_object_set_new(one, "networkReceived",
+                              json_integer((json_int_t)metric->received_bytes));
     return one;
 }
 

@@ -1,7 +1,8 @@
 /* audit.c - the audit log: a row when a call begins, its outcome when the call is answered.
  *
  * A row gets its number from the caller, before it is written, so that its outcome can be written
- * without waiting for the row. */
+ * without waiting for the row. Neither wakes the writer: a row is written with the change that
+ * follows it, in one transaction, and an outcome with whatever comes next. */
 #include <stdlib.h>
 
 #include "serve/store/internal.h"
@@ -12,7 +13,7 @@ enum { AUDIT_PURGE_ROWS = 1000 }; /* that one job deletes: others wait for it */
 
 void store_audit_begin(struct store *store, const struct audit_row *row)
 {
-    store_submit(store, store_job_save(&table_audit, row), STORE_LAZY, NULL, NULL);
+    store_submit_late(store, store_job_save(&table_audit, row));
 }
 
 void store_audit_end(struct store *store, const struct audit_outcome *outcome)
@@ -30,7 +31,7 @@ void store_audit_end(struct store *store, const struct audit_outcome *outcome)
     store_job_text(job, outcome->made);
     store_job_int(job, outcome->took_ms);
     store_job_int(job, outcome->seq);
-    store_submit(store, job, STORE_LAZY, NULL, NULL);
+    store_submit_late(store, job);
 }
 
 void store_audit_forget(struct store *store, int64_t before_ms, int64_t before_seq)

@@ -25,6 +25,7 @@ enum {
     STORE_STATEMENTS_MAX = 80,               /* each is prepared once */
     STORE_BUSY_MS = 5000,                    /* another process may hold the file that long */
     STORE_PURGE_EVERY_MS = 3600000,
+    STORE_LATE_MS = 20,
 };
 
 struct store_value {
@@ -85,6 +86,10 @@ void store_job_free(struct store_job *job);
 /* Hands the job to the writer, which owns it from here. done may be NULL. */
 void store_submit(struct store *store, struct store_job *job, enum store_durability durability,
                   store_done *done, void *ctx);
+
+/* The same for a job that nobody waits for: it does not wake the writer, which takes it with the
+ * next job that does, or after STORE_LATE_MS. The order of all jobs stays. */
+void store_submit_late(struct store *store, struct store_job *job);
 
 uv_loop_t *store_loop(const struct store *store);
 const char *store_path(const struct store *store);

@@ -34,6 +34,8 @@ struct store {
     char *path;
     uv_thread_t writer;
     uv_async_t wake; /* on the loop */
+    uv_timer_t late; /* likewise: wakes the writer for jobs that can wait */
+    int handles;     /* that libuv has not closed yet */
     struct events_watch *watches;
 
     uint64_t waiting, failed; /* used on the loop alone, for store_figures() */
@@ -98,19 +100,43 @@ int store_fail(sqlite3 *db, struct err *err, const char *what)
 
 /* ---- jobs ---- */
 
+static void job_queue(struct store *store, struct store_job *job, bool wakes)
+{
+    store->waiting++;
+    uv_mutex_lock(&store->lock);
+    assert(!store->closing);
+    DL_APPEND(store->queue, job);
+    if (wakes) {
+        uv_cond_signal(&store->work);
+    }
+    uv_mutex_unlock(&store->lock);
+}
+
 void store_submit(struct store *store, struct store_job *job, enum store_durability durability,
                   store_done *done, void *ctx)
 {
     job->durability = durability;
     job->done = done;
     job->ctx = ctx;
-    store->waiting++;
+    job_queue(store, job, true);
+}
+
+static void on_late(uv_timer_t *timer)
+{
+    struct store *store = container_of(timer, struct store, late);
 
     uv_mutex_lock(&store->lock);
-    assert(!store->closing);
-    DL_APPEND(store->queue, job);
     uv_cond_signal(&store->work);
     uv_mutex_unlock(&store->lock);
+}
+
+void store_submit_late(struct store *store, struct store_job *job)
+{
+    job->durability = STORE_LAZY;
+    job_queue(store, job, false);
+    if (!uv_is_active((uv_handle_t *)&store->late)) {
+        (void)uv_timer_start(&store->late, on_late, STORE_LATE_MS, 0);
+    }
 }
 
 /* ---- the writer's thread ---- */
@@ -562,9 +588,21 @@ static void store_free(struct store *store)
     free(store);
 }
 
-static void on_wake_closed(uv_handle_t *handle)
+static void on_closed(uv_handle_t *handle)
 {
-    store_free(container_of(handle, struct store, wake));
+    struct store *store = handle->data;
+
+    if (--store->handles == 0) {
+        store_free(store);
+    }
+}
+
+static void handles_close(struct store *store)
+{
+    store->wake.data = store->late.data = store;
+    store->handles = 2;
+    uv_close((uv_handle_t *)&store->late, on_closed);
+    uv_close((uv_handle_t *)&store->wake, on_closed);
 }
 
 int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err)
@@ -590,10 +628,11 @@ int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err
         store_free(store);
         return err_set(err, -r, "watch the database's writer: %s", uv_strerror(r));
     }
+    (void)uv_timer_init(loop, &store->late);
     r = uv_thread_create(&store->writer, writer_main, store);
     if (r < 0) {
         db_close(store);
-        uv_close((uv_handle_t *)&store->wake, on_wake_closed);
+        handles_close(store);
         return err_set(err, -r, "start the database's writer: %s", uv_strerror(r));
     }
     *out = store;
@@ -613,5 +652,5 @@ void store_close(struct store *store)
     (void)uv_thread_join(&store->writer);
     finished_deliver(store);
     db_close(store);
-    uv_close((uv_handle_t *)&store->wake, on_wake_closed);
+    handles_close(store);
 }

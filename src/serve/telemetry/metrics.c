@@ -10,16 +10,17 @@
 #include "serve/telemetry/series.h"
 
 enum {
-    PAGE_BYTES = 4096, /* sizes are kept in these: four bytes tell up to 16 TiB */
-    CENTI = 100,       /* shares and rates are kept in hundredths */
-    ASKED_MAX = 64,    /* requests under way: a slow keeper is not given more */
+    PAGE_BYTES = 4096,   /* sizes are kept in these: four bytes tell up to 16 TiB */
+    NETWORK_BYTES = 256, /* traffic is kept in these: up to 1 TiB */
+    CENTI = 100,         /* shares and rates are kept in hundredths */
+    ASKED_MAX = 64,      /* requests under way: a slow keeper is not given more */
     TICKS_PER_ROUND = METRICS_ROUND_MS / METRICS_TICK_MS,
     TICKS_PER_LOOK = METRICS_LOOK_MS / METRICS_TICK_MS,
     BUSY_USEC = 10 * 1000, /* between two samples */
     TOLD_USEC = 2 * 1000,  /* more than it takes an agent to show what it is told */
 };
 
-enum { SANDBOX_CPU, SANDBOX_MEMORY, SANDBOX_CACHE, SANDBOX_DISK };
+enum { SANDBOX_CPU, SANDBOX_MEMORY, SANDBOX_CACHE, SANDBOX_DISK, SANDBOX_SENT, SANDBOX_RECEIVED };
 enum { TEAM_SANDBOXES, TEAM_STARTS };
 
 struct track { /* of a sandbox */
@@ -29,6 +30,9 @@ struct track { /* of a sandbox */
     int64_t at_us;
     bool busy;              /* it ran before the last sample */
     uint64_t told_cpu_usec; /* when it was last told what it uses */
+    struct network {        /* out of the sandbox, by its own connections */
+        uint64_t sent, received;
+    } seen, sum; /* seen: as the egress counts, which begins anew when it is resumed */
     struct series series;
 };
 
@@ -93,6 +97,33 @@ static uint32_t cpu_share(struct track *track, const struct sandbox_info *info, 
     return share < 100 * CENTI ? (uint32_t)share : 100 * CENTI;
 }
 
+static uint64_t grown(uint64_t *seen, uint64_t now)
+{
+    uint64_t more = now >= *seen ? now - *seen : now;
+
+    *seen = now;
+    return more;
+}
+
+static uint32_t network_units(uint64_t bytes)
+{
+    uint64_t n = bytes / NETWORK_BYTES;
+
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void network_take(struct track *track, const struct sandbox *sb, struct series_sample *out)
+{
+    struct egress_counters now;
+
+    if (sandbox_egress(sb, &now)) {
+        track->sum.sent += grown(&track->seen.sent, now.bytes_out);
+        track->sum.received += grown(&track->seen.received, now.bytes_in);
+    }
+    out->values[SANDBOX_SENT] = network_units(track->sum.sent);
+    out->values[SANDBOX_RECEIVED] = network_units(track->sum.received);
+}
+
 static struct track *track_of(struct metrics *metrics, const char *id)
 {
     struct track *track = NULL;
@@ -137,6 +168,7 @@ static void sample_take(struct metrics *metrics, const char *id, const struct ke
     sample.values[SANDBOX_MEMORY] = pages(used);
     sample.values[SANDBOX_CACHE] = pages(cache);
     sample.values[SANDBOX_DISK] = pages(usage->disk_bytes);
+    network_take(track, sb, &sample);
     series_add(&track->series, &sample);
     metrics->samples++;
 }
@@ -408,6 +440,8 @@ static struct metric metric_of(const struct series_sample *sample)
         .memory_bytes = (uint64_t)sample->values[SANDBOX_MEMORY] * PAGE_BYTES,
         .cache_bytes = (uint64_t)sample->values[SANDBOX_CACHE] * PAGE_BYTES,
         .disk_bytes = (uint64_t)sample->values[SANDBOX_DISK] * PAGE_BYTES,
+        .sent_bytes = (uint64_t)sample->values[SANDBOX_SENT] * NETWORK_BYTES,
+        .received_bytes = (uint64_t)sample->values[SANDBOX_RECEIVED] * NETWORK_BYTES,
     };
 }
 

@@ -45,6 +45,7 @@ struct metric {
     uint64_t memory_bytes; /* without cache */
     uint64_t cache_bytes;
     uint64_t disk_bytes;
+    uint64_t sent_bytes, received_bytes; /* by its own connections, since the daemon's start */
 };
 
 struct team_metric {

@@ -20,6 +20,7 @@ struct series_block {
     uint32_t used;
     uint8_t bytes[ROOM];
 };
+_Static_assert(CHANGED_TIME <= 0x80, "the bits of a sample fit into a byte");
 _Static_assert(sizeof(struct series_block) <= SERIES_BLOCK_BYTES, "a block is as large as it says");
 
 /* ---- numbers ---- */

@@ -7,7 +7,7 @@
  * A sample is a time and SERIES_VALUES whole numbers. It is stored as what differs from the one
  * before: a byte that says which numbers changed (and whether the step was other than
  * SERIES_STEP_S), then each change as a signed varint. A sandbox that does nothing costs one byte a
- * sample, 17 KB for a day; one whose every number moves by megabytes costs some 9, 160 KB. Blocks
+ * sample, 17 KB for a day; one whose every number moves by megabytes costs some 13, 220 KB. Blocks
  * decode by themselves, so the oldest can go as a whole: when all of it is older than a day, or
  * when the series would grow past SERIES_BYTES_MAX.
  */
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 enum {
-    SERIES_VALUES = 4,
+    SERIES_VALUES = 6, /* and a bit for the time: the first byte of a sample has one for each */
     SERIES_STEP_S = 5,
     SERIES_KEPT_S = 24 * 3600,
     SERIES_BLOCK_BYTES = 512, /* as allocated */

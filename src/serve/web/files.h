@@ -9,12 +9,14 @@
 #include <stddef.h>
 
 struct web_file {
-    const char *path;    /* "/" is index.html */
-    const char *type;    /* Content-Type */
-    const char *etag;    /* with its quotes: a part of the SHA-256 of the plain content */
-    const void *packed;  /* by gzip */
-    size_t packed_bytes, /* of that */
-        plain_bytes;
+    const char *path; /* "/" is index.html */
+    const char *type; /* Content-Type */
+    const char *etag; /* with its quotes: a part of the SHA-256 of the plain content */
+    const void *gzip;
+    size_t gzip_bytes;
+    const void *brotli; /* NULL: none */
+    size_t brotli_bytes;
+    size_t plain_bytes;
     bool immutable; /* its name has a hash of its content */
 };
 

@@ -34,8 +34,8 @@ static char *unpack(const struct web_file *file)
         free(out);
         return NULL;
     }
-    stream.next_in = (Bytef *)(uintptr_t)file->packed;
-    stream.avail_in = (uInt)file->packed_bytes;
+    stream.next_in = (Bytef *)(uintptr_t)file->gzip;
+    stream.avail_in = (uInt)file->gzip_bytes;
     stream.next_out = (Bytef *)out;
     stream.avail_out = (uInt)file->plain_bytes + 1;
     int r = inflate(&stream, Z_FINISH);
@@ -174,12 +174,12 @@ static bool admits(struct str coding, const char *name)
     return false;
 }
 
-bool web_takes_gzip(struct str accept_encoding)
+bool web_takes(struct str accept_encoding, const char *name)
 {
     struct str coding;
 
     while (accept_encoding.len > 0 && str_split(&accept_encoding, ',', &coding)) {
-        if (admits(coding, "gzip")) {
+        if (admits(coding, name)) {
             return true;
         }
     }
@@ -240,7 +240,7 @@ static void serve_page(const struct web *web, const struct web_file *file, struc
 static void serve_asset(const struct web_file *file, struct http_exchange *ex)
 {
     const struct http_request *req = http_request(ex);
-    bool packed = web_takes_gzip(http_header_get(req, "accept-encoding"));
+    struct str codings = http_header_get(req, "accept-encoding");
     struct head head = {.n = 0};
 
     put_common(&head, "default-src 'none'; frame-ancestors 'none'");
@@ -253,9 +253,14 @@ static void serve_asset(const struct web_file *file, struct http_exchange *ex)
         return;
     }
     put(&head, "Content-Type", file->type);
-    if (packed) {
+    if (file->brotli && web_takes(codings, "br")) {
+        put(&head, "Content-Encoding", "br");
+        answer(ex, 200, head.list, head.n, file->brotli, file->brotli_bytes, NULL);
+        return;
+    }
+    if (web_takes(codings, "gzip")) {
         put(&head, "Content-Encoding", "gzip");
-        answer(ex, 200, head.list, head.n, file->packed, file->packed_bytes, NULL);
+        answer(ex, 200, head.list, head.n, file->gzip, file->gzip_bytes, NULL);
         return;
     }
     char *plain = unpack(file);

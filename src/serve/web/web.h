@@ -30,7 +30,7 @@ void web_free(struct web *web); /* NULL is fine; exchanges under way go on */
 /* True when it took the exchange. A program that asks for "/" and wants JSON is the API's. */
 bool web_handle(struct web *web, struct http_exchange *ex);
 
-/* Pure: whether the value of an Accept-Encoding header admits gzip. */
-bool web_takes_gzip(struct str accept_encoding);
+/* Pure: whether the value of an Accept-Encoding header admits a coding: "gzip", "br". */
+bool web_takes(struct str accept_encoding, const char *name);
 
 #endif

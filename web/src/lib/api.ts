@@ -105,11 +105,11 @@ export function path(parts: TemplateStringsArray, ...values: (string | number)[]
 
 const PAGES_MAX = 1000; // a token that never ends must not keep the page asking forever
 
-/** Each page of a list that continues with X-Next-Token. */
-export async function* pages<T>(route: string, query: Query = {}, options: Options = {}): AsyncGenerator<T[]> {
+/** Each page of a list that continues with X-Next-Token. `name`: what the route calls it. */
+export async function* pages<T>(route: string, query: Query = {}, options: Options = {}, name = 'nextToken'): AsyncGenerator<T[]> {
   let nextToken: string | undefined;
   for (let i = 0; i < PAGES_MAX; i++) {
-    const answer = await send('GET', route, { ...options, query: { ...query, nextToken } });
+    const answer = await send('GET', route, { ...options, query: { ...query, [name]: nextToken } });
     yield (await answer.json()) as T[];
     nextToken = answer.headers.get('X-Next-Token') ?? undefined;
     if (!nextToken) return;

@@ -62,6 +62,14 @@ export const listTemplates = (signal?: AbortSignal) => get<Template[]>('/templat
 export const buildStatus = (id: string, build: string, logsOffset: number, options?: Options) =>
   get<BuildStatus>(path`/templates/${id}/builds/${build}/status`, { logsOffset, limit: 100 }, options);
 
+export interface Tag {
+  tag: string;
+  buildID: string;
+  createdAt: string;
+}
+
+export const listTags = (id: string, signal?: AbortSignal) => get<Tag[]>(path`/templates/${id}/tags`, undefined, { signal });
+
 export interface NewBuild {
   name: string;
   cpuCount?: number;

@@ -81,7 +81,7 @@ function Events() {
       {events === null ? (
         <Spinner />
       ) : events.length === 0 ? (
-        <EmptyState title="Nothing yet" line="atoll run base -- echo hello">
+        <EmptyState title="Nothing yet" line="atoll run echo hello">
           Create a sandbox, and its life is told here.
         </EmptyState>
       ) : (

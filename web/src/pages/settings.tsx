@@ -37,7 +37,7 @@ export default function Settings() {
   return (
     <div class="page">
       <PageHead title="Help and settings" />
-      <div class="grid">
+      <div class="grid wide">
         <Card title="Use it from a program">
           <div class="column">
             <p>On the machine of the daemon, one line sets everything, the key included:</p>
@@ -56,7 +56,7 @@ export default function Settings() {
           <div class="column">
             <CopyLine block text={`pip install e2b\npython3 - <<'END'\nfrom e2b import Sandbox\nwith Sandbox.create() as sandbox:\n    print(sandbox.commands.run("echo hello from $(hostname)").stdout)\nEND`} />
             <p>Without any SDK:</p>
-            <CopyLine block text={'atoll run base -- echo hello'} />
+            <CopyLine block text={'atoll run echo hello'} />
             <CopyLine block text={`curl "$E2B_API_URL/tools/run_code" -H "X-API-Key: $E2B_API_KEY" -d '{"code": "print(6 * 7)"}'`} />
           </div>
         </Card>

@@ -113,7 +113,7 @@ export default function Snapshots() {
           rowKey={(row) => row.snapshotID}
           filter={filter}
           empty={
-            <EmptyState title="No snapshots" line="atoll snapshot SANDBOX --name mine">
+            <EmptyState title="No snapshots" line="atoll snapshot SANDBOX mine">
               A snapshot keeps the files and the running processes of a sandbox, for new ones to start from. Make one on the page of a sandbox, or on the
               command line:
             </EmptyState>

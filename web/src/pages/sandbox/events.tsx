@@ -63,8 +63,10 @@ function Item({ event }: { event: SandboxEvent }) {
       </span>
       <div class="grow">
         <div class="row wrap">
-          <strong>{kind.title}</strong>
-          <Why event={event} />
+          <span>
+            <strong>{kind.title}</strong>
+            <Why event={event} />
+          </span>
           <span class="grow" />
           <time class="muted small" dateTime={event.timestamp} title={`${age(event.timestamp)} ago`}>
             {dateTime(event.timestamp)}

@@ -56,7 +56,7 @@ const columns: Column<Connection>[] = [
     cell: (row) => (
       <span class="mono" title={`${row.host ?? ''} ${row.address ?? ''}`}>
         {row.host ?? row.address ?? '–'}
-        {row.host && row.address && <span class="faint"> {row.address}</span>}
+        {row.host && row.address && row.host !== row.address && <span class="faint"> {row.address}</span>}
       </span>
     ),
     width: 'minmax(190px, 2fr)',
@@ -129,6 +129,12 @@ function list(entries: string[] | undefined) {
   );
 }
 
+function reach(internet: boolean | null | undefined, now: Rules): string {
+  const nothing = internet === false || now.denyOut?.includes('0.0.0.0/0');
+  if (nothing) return now.allowOut?.length ? 'only what is allowed' : 'nothing';
+  return now.denyOut?.length ? 'all but what is denied' : 'all of it';
+}
+
 function RulesCard({ box }: { box: Box }) {
   const [editing, setEditing] = useState(false);
   const detail = box.detail.value;
@@ -148,7 +154,7 @@ function RulesCard({ box }: { box: Box }) {
     >
       <Facts
         of={[
-          ['Internet', detail.allowInternetAccess === false ? 'not allowed' : 'allowed, but for what is denied'],
+          ['Internet', reach(detail.allowInternetAccess, now)],
           ['Allowed', list(now.allowOut)],
           ['Denied', list(now.denyOut)],
           ['Requests changed', list(changed)],

@@ -84,8 +84,8 @@ export default function PortsTab({ box }: { box: Box }) {
   if (!value) return error ? <ErrorNote error={error} /> : <Spinner label="Asking for the ports" />;
   const columns: Column<Port>[] = [
     { id: 'port', header: 'Port', value: (row) => row.port, width: '80px', align: 'right' },
-    { id: 'link', header: 'Address', value: (row) => row.port, cell: (row) => <Go box={box} port={row.port} />, width: 'minmax(300px, 2fr)', sortable: false, searched: false },
-    { id: 'listens', header: 'Listens on', value: (row) => row.address, width: 'minmax(110px, 1fr)' },
+    { id: 'link', header: 'Address', value: (row) => row.port, cell: (row) => <Go box={box} port={row.port} />, width: 'minmax(340px, 3fr)', sortable: false, searched: false },
+    { id: 'listens', header: 'Listens on', value: (row) => row.address, width: 'minmax(90px, 1fr)' },
     { id: 'pid', header: 'PID', value: (row) => row.pid, width: '76px', align: 'right' },
     { id: 'command', header: 'Command', value: (row) => row.command, cell: (row) => <span class="mono">{shownName(row.command ?? '')}</span>, width: 'minmax(160px, 2fr)' },
   ];

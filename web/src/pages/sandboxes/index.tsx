@@ -122,7 +122,7 @@ const columns: Column<SandboxRow>[] = [
 
 function Nothing() {
   return (
-    <EmptyState title="No sandboxes" line="atoll run base -- echo hello">
+    <EmptyState title="No sandboxes" line="atoll run echo hello">
       {canWrite.value ? 'Create one here with the button above, with an SDK, or on the command line:' : 'One is created with an SDK, or on the command line:'}
     </EmptyState>
   );

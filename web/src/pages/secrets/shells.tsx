@@ -44,11 +44,11 @@ const columnsFor = (change: (shell: Shell) => void, remove: (shell: Shell) => vo
       if (!carried) return <span class="faint">none</span>;
       return (
         <>
-          {row.header ? 'header' : 'query'} {carried.name} {carried.sealed ? <Badge tone="ok">sealed</Badge> : <code>{carried.value}</code>}
+          {carried.sealed ? <Badge tone="ok">sealed</Badge> : <code>{carried.value}</code>} in {row.header ? 'header' : 'query'} {carried.name}
         </>
       );
     },
-    width: 'minmax(170px, 1.5fr)',
+    width: 'minmax(220px, 2fr)',
     sortable: false,
   },
   {
@@ -209,7 +209,7 @@ export function Shells() {
           filter={filter}
           sort={{ id: 'name' }}
           empty={
-            <EmptyState title="No API shells" line={'from make_api_shell import make_api_shell\nprint(make_api_shell("github").get("/user").json())'}>
+            <EmptyState title="No API shells" line={'import make_api_shell as make\nprint(make.call("github", "/user"))'}>
               A shell is an API that code may call without having its key. Create one with the button above; code then uses it like this:
             </EmptyState>
           }

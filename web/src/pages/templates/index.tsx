@@ -1,15 +1,33 @@
 // The list of templates.
-import { useMemo, useState } from 'preact/hooks';
+import { signal } from '@preact/signals';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { navigate } from 'wouter-preact/use-hash-location';
 import { age, bytes, count, dateTime, megabytes, plural } from '../../lib/format';
 import { useShortcut } from '../../lib/keys';
 import { useLoad } from '../../lib/load';
 import { canWrite } from '../../lib/session';
-import { listTemplates, nameOf, type Template } from '../../lib/templates';
+import { listTags, listTemplates, nameOf, type Template } from '../../lib/templates';
 import { Badge, Button, EmptyState, ErrorNote, PageHead, SearchField, Spinner, StateBadge } from '../../ui/basics';
 import { Table, type Column } from '../../ui/table';
 
 const AGAIN_MS = 5000; // no stream tells of templates
+
+/* The list has no tags: they are asked for the rows in view, once for each change of a template. */
+const tags = signal<ReadonlyMap<string, string[]>>(new Map());
+const asked = new Set<string>();
+const keyOf = (row: Template) => `${row.templateID} ${row.updatedAt} ${row.buildCount}`;
+
+async function askTags(rows: Template[]): Promise<void> {
+  for (const row of rows.filter((one) => !one.isDefault && !asked.has(keyOf(one)))) {
+    asked.add(keyOf(row));
+    try {
+      const found = await listTags(row.templateID);
+      tags.value = new Map(tags.value).set(row.templateID, found.map((one) => one.tag));
+    } catch {
+      // deleted meanwhile: the list says so the next time
+    }
+  }
+}
 
 const columns: Column<Template>[] = [
   {
@@ -18,6 +36,18 @@ const columns: Column<Template>[] = [
     value: (row) => `${nameOf(row)} ${row.templateID}`,
     cell: (row) => <a href={`#/templates/${encodeURIComponent(row.templateID)}`}>{nameOf(row)}</a>,
     width: 'minmax(170px, 2fr)',
+  },
+  {
+    id: 'tags',
+    header: 'Tags',
+    value: (row) => tags.value.get(row.templateID)?.join(' '),
+    cell: (row) =>
+      tags.value.get(row.templateID)?.map((tag) => (
+        <>
+          <span class="tag">{tag}</span>{' '}
+        </>
+      )),
+    width: 'minmax(90px, 1fr)',
   },
   { id: 'status', header: 'State', value: (row) => row.buildStatus, cell: (row) => <StateBadge state={row.buildStatus ?? 'waiting'} />, width: '110px' },
   {
@@ -67,7 +97,9 @@ export default function Templates() {
   const search = useMemo(() => () => document.getElementById('template-filter')?.focus(), []);
   useShortcut('c', 'Create a template', create, canWrite.value);
   useShortcut('/', 'Filter the list', search);
-  const rows = data ?? [];
+  useEffect(() => () => asked.clear(), []); // a tag may have been moved elsewhere
+  // A table draws only what changed: the rows are new when tags have come.
+  const rows = useMemo(() => [...(data ?? [])], [data, tags.value]);
   const own = rows.filter((row) => !row.isDefault).length;
   return (
     <div class="page fill">
@@ -90,6 +122,7 @@ export default function Templates() {
           rowKey={(row) => row.templateID}
           filter={filter}
           sort={{ id: 'updated' }}
+          onVisible={(shown) => void askTags(shown)}
           onOpen={(row) => navigate(`/templates/${encodeURIComponent(row.templateID)}`)}
           empty={
             <EmptyState title="No templates" line="atoll template build mine ./app">

@@ -2,17 +2,11 @@
 import { useState } from 'preact/hooks';
 import { del, post } from '../../lib/api';
 import { age, dateTime } from '../../lib/format';
-import { shortName, type Build, type Template } from '../../lib/templates';
+import { shortName, type Build, type Tag, type Template } from '../../lib/templates';
 import { Button, Card, ErrorNote, Field, Writable } from '../../ui/basics';
 import { confirm } from '../../ui/dialog';
 import { Form } from '../../ui/form';
 import { toast } from '../../ui/toast';
-
-export interface Tag {
-  tag: string;
-  buildID: string;
-  createdAt: string;
-}
 
 interface Props {
   template: Template;

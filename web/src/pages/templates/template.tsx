@@ -5,7 +5,7 @@ import { del, get, patch, path } from '../../lib/api';
 import { age, bytes, count, dateTime, duration, megabytes } from '../../lib/format';
 import { useLoad } from '../../lib/load';
 import { canWrite } from '../../lib/session';
-import { isBuilding, nameOf, shortName, type Build, type Template } from '../../lib/templates';
+import { isBuilding, listTags, nameOf, shortName, type Build, type Tag, type Template } from '../../lib/templates';
 import { Badge, Button, Card, CopyLine, EmptyState, ErrorNote, Facts, Note, PageHead, Spinner, StateBadge } from '../../ui/basics';
 import { confirm } from '../../ui/dialog';
 import { Table, type Column } from '../../ui/table';
@@ -14,7 +14,7 @@ import { Tabs } from '../../ui/tabs';
 import { attempt, toast } from '../../ui/toast';
 import { Create } from '../sandboxes/create';
 import { BuildLog } from './buildlog';
-import { TagCard, type Tag } from './tags';
+import { TagCard } from './tags';
 
 interface Detail extends Template {
   builds?: Build[];
@@ -60,7 +60,7 @@ function Use({ name }: { name: string }) {
   const text: Record<string, string> = {
     python: `from e2b import Sandbox\n\nsandbox = Sandbox.create(${JSON.stringify(name)})\nprint(sandbox.commands.run("echo hello").stdout)`,
     javascript: `import { Sandbox } from 'e2b'\n\nconst sandbox = await Sandbox.create(${JSON.stringify(name)})\nconsole.log((await sandbox.commands.run('echo hello')).stdout)`,
-    cli: `atoll run ${name} -- echo hello`,
+    cli: `atoll run --template ${name} echo hello`,
   };
   return (
     <Card title="Use it">
@@ -104,7 +104,7 @@ export default function TemplatePage({ params }: { params: Record<string, string
   const { data, error, loading, reload } = useLoad((signal) => get<Detail>(path`/templates/${id}`, undefined, { signal }), [id], AGAIN_MS);
   const own = data && !data.isDefault;
   const tags = useLoad<Tag[]>(
-    (signal) => (own ? get<Tag[]>(path`/templates/${id}/tags`, undefined, { signal }) : Promise.resolve([])),
+    (signal) => (own ? listTags(id, signal) : Promise.resolve([])),
     [id, own],
     AGAIN_MS,
   );

@@ -1,6 +1,6 @@
 // The tools of the catalogue, and a form to try each.
 import { signal } from '@preact/signals';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { navigate } from 'wouter-preact/use-hash-location';
 import { get, isAbort, path, post, sentence } from '../../lib/api';
 import { millis, plural } from '../../lib/format';
@@ -50,6 +50,8 @@ function Try({ tool }: { tool: Tool }) {
   useEffect(keepList, []);
   useEffect(() => () => stop?.abort(), [stop]);
   const known = useMemo(() => [...sandboxes.value.keys()].slice(0, KNOWN_MAX), [sandboxes.value]);
+  const answer = useRef<HTMLDivElement>(null);
+  useEffect(() => answer.current?.scrollIntoView({ block: 'nearest' }), [ran]);
   const input = tryInput(schema, values);
   const missing = [...required].filter((name) => input === null || input[name] === undefined);
 
@@ -118,7 +120,7 @@ function Try({ tool }: { tool: Tool }) {
       </Card>
       {ran && (
         <Card title={ran.error === undefined ? `Answered after ${millis(ran.tookMs)}` : `Failed after ${millis(ran.tookMs)}`}>
-          <div role="status" aria-label="Result">
+          <div role="status" aria-label="Result" ref={answer}>
             {ran.error === undefined ? <ResultView value={ran.value} /> : <ErrorNote error={ran.error} />}
           </div>
         </Card>
@@ -143,7 +145,7 @@ export default function Tools({ params }: { params: Record<string, string> }) {
         <Spinner label="Loading the tools" />
       ) : (
         <div class="tools">
-          <div class="column">
+          <div class="column tool-side">
             <SearchField label="Filter the tools" value={filter.value} onInput={(next) => (filter.value = next)} />
             <nav class="tool-list" aria-label="Tools">
               {groups.map((group) => (

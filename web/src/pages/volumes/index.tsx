@@ -165,8 +165,8 @@ export default function Volumes() {
           sort={{ id: 'name' }}
           onOpen={(row) => navigate(`/volumes/${encodeURIComponent(row.volumeID)}`)}
           empty={
-            <EmptyState title="No volumes" line={'Sandbox.create(volume_mounts={"/data": Volume.create("data")})'}>
-              A volume is a disk that many sandboxes share and that outlives them. Create one with the button above, and mount it with an SDK:
+            <EmptyState title="No volumes" line={'atoll volume create data\natoll run -v data:/data ls -la /data'}>
+              A volume is a disk that many sandboxes share and that outlives them. Create one with the button above, or on the command line:
             </EmptyState>
           }
         />

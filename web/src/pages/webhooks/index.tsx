@@ -95,7 +95,7 @@ export default function Webhooks() {
           sort={{ id: 'name' }}
           onOpen={(row) => navigate(`/webhooks/${encodeURIComponent(row.id)}`)}
           empty={
-            <EmptyState title="No webhooks" line="atoll webhook create NAME https://example.com/hook">
+            <EmptyState title="No webhooks" line="atoll webhook create https://example.com/hook">
               A webhook sends what happens to sandboxes to an address of yours. Create one with the button above, or on the command line:
             </EmptyState>
           }

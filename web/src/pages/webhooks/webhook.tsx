@@ -164,7 +164,7 @@ function Deliveries({ id }: { id: string }) {
           )
         }
         empty={
-          <EmptyState title="Nothing was sent yet" line="atoll run base -- echo hello">
+          <EmptyState title="Nothing was sent yet" line="atoll run echo hello">
             A delivery is listed for each event of a sandbox. Test it with the button above, or make something happen:
           </EmptyState>
         }

@@ -3,7 +3,7 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { bytes } from '../../../lib/format';
 import { canWrite } from '../../../lib/session';
-import { Button, ErrorNote, Field, Meter, Spinner } from '../../../ui/basics';
+import { Button, ErrorNote, Field, Spinner } from '../../../ui/basics';
 import { confirm, Dialog } from '../../../ui/dialog';
 import { Form } from '../../../ui/form';
 import { Icon } from '../../../ui/icons';
@@ -142,7 +142,7 @@ function Uploads() {
             <span class="muted small num">{item.error ? '' : item.done ? 'done' : `${bytes(item.sent)} of ${bytes(item.size)}`}</span>
             {!item.done && <Button kind="quiet" small icon="close" label={item.error ? 'Dismiss' : 'Stop the upload'} onClick={() => (item.error ? forget(item.id) : item.stop.abort())} />}
           </div>
-          {item.error ? <div class="bad-text small">{item.error}</div> : <Meter part={item.done ? 1 : item.sent / Math.max(1, item.size)} label={`Upload of ${shownName(item.name)}`} />}
+          {item.error ? <div class="bad-text small">{item.error}</div> : <progress value={item.done ? 1 : item.sent} max={item.done ? 1 : Math.max(1, item.size)} aria-label={`Upload of ${shownName(item.name)}`} />}
         </div>
       ))}
     </div>
