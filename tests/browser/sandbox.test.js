@@ -117,7 +117,7 @@ test('a refused connection is shown with its rule, and rules are changed', async
   await dialog.getByLabel('Denied', { exact: true }).fill('not an address');
   await dialog.getByRole('button', { name: 'Use these rules' }).click();
   await dialog.getByRole('alert').waitFor();
-  assert.match(await dialog.getByRole('alert').innerText(), /denyOut/i, "it is the daemon's sentence");
+  assert.match(await dialog.getByRole('alert').innerText(), /invalid denied CIDR not/, "it is the daemon's sentence");
   await shot(page, 'sandbox-network-rules');
   await dialog.getByLabel('Allowed', { exact: true }).fill('example.com\n*.example.org');
   await dialog.getByLabel('Denied', { exact: true }).fill('0.0.0.0/0');
