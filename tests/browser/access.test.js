@@ -139,6 +139,8 @@ test('a session that may only read has no buttons that would be refused', async 
   await reader.goto(reader.url().replace(/#.*/, `#/webhooks/${hook.id}`));
   await reader.getByRole('heading', { name: 'Nothing was sent yet' }).waitFor();
   assert.equal(await reader.getByRole('button', { name: /Send a test|Change|Delete|Turn/ }).count(), 0);
+  await reader.goto(reader.url().replace(/#.*/, `#/volumes/${volume.volumeID}`));
+  await reader.getByText('it is given to other keys alone').waitFor();
   await reader.goto(reader.url().replace(/#.*/, '#/templates/new'));
   await reader.getByText('This session may only read.').waitFor();
   await close(reader);

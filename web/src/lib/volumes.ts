@@ -25,12 +25,17 @@ export class VolumeFiles {
   constructor(
     readonly id: string,
     readonly name: string,
-    private readonly token: string,
+    private readonly token: string | undefined,
   ) {}
 
   static async open(id: string, signal?: AbortSignal): Promise<VolumeFiles> {
-    const volume = await get<Volume & { token: string }>(path`/volumes/${id}`, undefined, { signal });
+    const volume = await get<Volume & { token?: string }>(path`/volumes/${id}`, undefined, { signal });
     return new VolumeFiles(volume.volumeID, volume.name, volume.token);
+  }
+
+  /** A key that may only read gets no token: with it, files could be written. */
+  get readable(): boolean {
+    return this.token !== undefined;
   }
 
   private async send(method: string, what: string, query: Query, body?: Blob, signal?: AbortSignal): Promise<Response> {

@@ -42,7 +42,7 @@ function buildColumns(tags: Tag[], current: string | undefined): Column<Build>[]
                 <span class="tag">{tag.tag}</span>{' '}
               </>
             ))}
-          {row.buildID === current && tags.length === 0 && <span class="tag">current</span>}
+          {row.buildID === current && row.status === 'ready' && tags.length === 0 && <span class="tag">current</span>}
         </>
       ),
       width: 'minmax(170px, 2fr)',
@@ -122,6 +122,8 @@ export default function TemplatePage({ params }: { params: Record<string, string
   }
   const name = nameOf(data);
   const builds = data.builds ?? [];
+  // A build that failed leaves the one before it in use.
+  const startable = data.buildStatus === 'ready' || builds.some((build) => build.status === 'ready');
   const shown = wanted ?? builds[0]?.buildID;
   const shownBuild = builds.find((build) => build.buildID === shown);
   const again = () => {
@@ -152,7 +154,7 @@ export default function TemplatePage({ params }: { params: Record<string, string
         }
         sub={<StateBadge state={data.buildStatus ?? 'waiting'} />}
       >
-        <Button write kind="primary" icon="play" disabled={data.buildStatus !== 'ready'} onClick={() => setStarting(true)}>
+        <Button write kind="primary" icon="play" disabled={!startable} onClick={() => setStarting(true)}>
           Start a sandbox
         </Button>
         {own && (

@@ -4,7 +4,7 @@ import { bytes, dateTime, plural } from '../../lib/format';
 import { useLoad } from '../../lib/load';
 import { canWrite } from '../../lib/session';
 import { VolumeFiles, type VolumeEntry } from '../../lib/volumes';
-import { Button, EmptyState, ErrorNote, Field, PageHead, SearchField, Spinner } from '../../ui/basics';
+import { Button, EmptyState, ErrorNote, Field, Note, PageHead, SearchField, Spinner } from '../../ui/basics';
 import { confirm, Dialog } from '../../ui/dialog';
 import { Form } from '../../ui/form';
 import { Icon } from '../../ui/icons';
@@ -242,7 +242,7 @@ export default function VolumePage({ params }: { params: Record<string, string> 
         }
       />
       <ErrorNote error={error} />
-      {loading ? <Spinner label="Loading the volume" /> : data && <Browser files={data} />}
+      {loading ? <Spinner label="Loading the volume" /> : data && (data.readable ? <Browser files={data} /> : <Note>This session may only read. The token for the files of a volume can also write, so it is given to other keys alone.</Note>)}
     </div>
   );
 }
