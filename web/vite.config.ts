@@ -1,4 +1,4 @@
-import { defineConfig, type Plugin } from 'vite';
+import { defineConfig } from 'vite';
 
 // `npm run dev` serves the sources itself and passes everything else on to a daemon. The daemon
 // asks for a key; the proxy adds it, so that a page under work needs no session. This is never
@@ -19,29 +19,7 @@ function needsLarge(id: string, info: Info, seen = new Set<string>()): boolean {
   return (info(id)?.importedIds ?? []).some((next) => needsLarge(next, info, seen));
 }
 
-// Parts of noVNC for logins that no sandbox asks for: RSA-AES, Apple's, MS-Logon.
-const NOT_NEEDED = /^\.{1,2}\/(?:[a-z]+\/)?(ra2|aes|rsa|dh|md5)\.js$/;
-const notNeeded: Plugin = {
-  name: 'leave-out',
-  enforce: 'pre',
-  resolveId(source, importer) {
-    return importer?.includes('/@novnc/') && NOT_NEEDED.test(source) ? '\0not-needed' : null;
-  },
-  load(id) {
-    if (id !== '\0not-needed') return null;
-    const names = ['AESECBCipher', 'AESEAXCipher', 'RSACipher', 'DHCipher'];
-    const none = 'class None { constructor() { throw new Error("this is left out of the dashboard"); } }';
-    return `${none} export { ${names.map((name) => `None as ${name}`).join(', ')}, None as MD5, None as default };`;
-  },
-};
-
-function area(id: string): string | undefined {
-  if (!id.includes('/src/pages/') || /\/pages\/(login|sandbox\/(desktop|terminal))/.test(id)) return undefined;
-  return id.includes('/src/pages/sandbox/') ? 'sandbox' : 'pages';
-}
-
 export default defineConfig({
-  plugins: [notNeeded],
   base: '/',
   resolve: {
     alias: {
@@ -56,8 +34,6 @@ export default defineConfig({
     emptyOutDir: true,
     assetsInlineLimit: 0, // a data: address would need more room in the Content-Security-Policy
     cssCodeSplit: false,
-    minify: 'terser', // slower than esbuild, and 3 % smaller
-    terserOptions: { module: true, ecma: 2020, compress: { passes: 2, unsafe_arrows: true, pure_getters: true, keep_fargs: false } },
     rollupOptions: {
       output: {
         manualChunks: (id, { getModuleInfo }) => (LARGE.test(id) || needsLarge(id, getModuleInfo) ? undefined : 'app'),
@@ -65,9 +41,6 @@ export default defineConfig({
     },
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // One chunk per area, not per page: many small files compress badly. What is large and rarely
-    // needed (editor, terminal, screen) stays apart.
-    rollupOptions: { output: { manualChunks: area } },
     chunkSizeWarningLimit: 1000,
   },
   server: {
