@@ -35,11 +35,6 @@ const notNeeded: Plugin = {
   },
 };
 
-function area(id: string): string | undefined {
-  if (!id.includes('/src/pages/') || /\/pages\/(login|sandbox\/(desktop|terminal))/.test(id)) return undefined;
-  return id.includes('/src/pages/sandbox/') ? 'sandbox' : 'pages';
-}
-
 export default defineConfig({
   plugins: [notNeeded],
   base: '/',
@@ -65,9 +60,6 @@ export default defineConfig({
     },
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // One chunk per area, not per page: many small files compress badly. What is large and rarely
-    // needed (editor, terminal, screen) stays apart.
-    rollupOptions: { output: { manualChunks: area } },
     chunkSizeWarningLimit: 1000,
   },
   server: {
