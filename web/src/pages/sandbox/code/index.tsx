@@ -211,7 +211,7 @@ export default function CodeTab({ box }: { box: Box }) {
   const all = notebook.contexts.value;
   if (missing) {
     return (
-      <EmptyState title="This sandbox has no code interpreter" line="atoll run --template code-interpreter-v1 --keep echo ready">
+      <EmptyState title="This sandbox has no code interpreter" line="atoll run -it --template code-interpreter-v1 bash">
         Its template is {box.detail.value?.alias ?? box.detail.value?.templateID}. Sandboxes of the template <code>code-interpreter-v1</code> have one: create
         one in the list of sandboxes, or on the command line:
       </EmptyState>

@@ -11,6 +11,7 @@ import { ApiError, sentence, sleep } from '../../../lib/api';
 import { color, theme } from '../../../lib/theme';
 import { copyText } from '../../../ui/basics';
 import type { Box } from '../box';
+import { shownName } from '../files/tree';
 
 export type Phase = 'starting' | 'live' | 'detached' | 'reconnecting' | 'ended';
 
@@ -116,7 +117,7 @@ export class Session {
     this.terminal.onData((text) => this.type(new TextEncoder().encode(text)));
     this.terminal.onBinary((text) => this.type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
     this.terminal.onResize(() => void this.resize());
-    this.terminal.onTitleChange((text) => (this.title.value = text.slice(0, TITLE_CHARS)));
+    this.terminal.onTitleChange((text) => (this.title.value = shownName(text.replace(`@${box.id}`, '').slice(0, TITLE_CHARS))));
     this.ends.push(effect(() => void (this.terminal.options.theme = look())));
     box.leave.addEventListener('abort', () => this.dispose(), { once: true });
   }
