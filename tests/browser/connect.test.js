@@ -155,3 +155,23 @@ test('the environment and the colours', async () => {
   await shot(page, 'settings-light');
   await close(page);
 });
+
+const NARROW = ['/templates', '/snapshots', '/volumes', '/secrets', '/keys', '/teams', '/webhooks', '/tools/run_code', '/mcp', '/audit', '/settings'];
+
+test('every page fits a narrow window, and every field and button has a name', async () => {
+  const page = await enter('/', { viewport: { width: 390, height: 780 }, colorScheme: 'light' });
+  for (const path of NARROW) {
+    await page.goto(page.url().replace(/#.*/, `#${path}`));
+    await page.locator('main h1').waitFor();
+    await page.locator('main .waiting').waitFor({ state: 'detached' });
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} is wider than the window`);
+    const nameless = await page.evaluate(() =>
+      [...document.querySelectorAll('main :is(button, input, select, textarea, a)')]
+        .filter((one) => !one.innerText?.trim() && !one.ariaLabel && !one.title && !one.labels?.length && !one.placeholder)
+        .map((one) => one.outerHTML),
+    );
+    assert.deepEqual(nameless, [], path);
+    await shot(page, `narrow${path.replaceAll('/', '-')}`);
+  }
+  await close(page);
+});

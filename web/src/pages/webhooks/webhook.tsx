@@ -25,6 +25,7 @@ export interface Delivery {
   createdAt: string;
   lastAttemptAt: string | null;
   nextAttemptAt: string | null;
+  event?: SandboxEvent | null;
 }
 
 interface Tested {
@@ -68,19 +69,7 @@ const columns: Column<Delivery>[] = [
   },
 ];
 
-/* The body of a delivery is its event, as the daemon serves it. */
-async function bodyOf(delivery: Delivery, signal: AbortSignal): Promise<SandboxEvent | null> {
-  if (!delivery.sandboxId || !delivery.eventId) return null;
-  for (let offset = 0; offset < 1000; offset += PAGE_ROWS) {
-    const events = await get<SandboxEvent[]>(path`/events/sandboxes/${delivery.sandboxId}`, { limit: PAGE_ROWS, offset }, { signal });
-    const found = events.find((event) => event.id === delivery.eventId);
-    if (found || events.length < PAGE_ROWS) return found ?? null;
-  }
-  return null;
-}
-
 function DeliveryView({ delivery, onClose, onDone }: { delivery: Delivery; onClose: () => void; onDone: () => void }) {
-  const { data, error, loading } = useLoad((signal) => bodyOf(delivery, signal), [delivery.id]);
   const [busy, setBusy] = useState(false);
   const again = async () => {
     setBusy(true);
@@ -117,8 +106,7 @@ function DeliveryView({ delivery, onClose, onDone }: { delivery: Delivery; onClo
           ]}
         />
         <h3>Body</h3>
-        <ErrorNote error={error} />
-        {loading ? <Spinner label="Loading the event" /> : data ? <JsonView value={data} label="The event that was sent" /> : <Note>The event is no longer kept: it is older than seven days.</Note>}
+        {delivery.event ? <JsonView value={delivery.event} label="The event that was sent" /> : <Note>The event is no longer kept: it is older than seven days.</Note>}
         <div class="form-foot">
           <Button onClick={onClose}>Close</Button>
           <Button write kind="primary" icon="refresh" busy={busy} onClick={() => void again()}>
@@ -136,7 +124,7 @@ function Deliveries({ id }: { id: string }) {
   const load = async (signal: AbortSignal) => {
     const rows: Delivery[] = [];
     for (let offset = 0; offset < limit; offset += PAGE_ROWS) {
-      const page = await get<Delivery[]>(path`/events/webhooks/${id}/deliveries`, { limit: PAGE_ROWS, offset }, { signal });
+      const page = await get<Delivery[]>(path`/events/webhooks/${id}/deliveries`, { limit: PAGE_ROWS, offset, events: true }, { signal });
       rows.push(...page);
       if (page.length < PAGE_ROWS) break;
     }
