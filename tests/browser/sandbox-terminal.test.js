@@ -45,6 +45,7 @@ test('a terminal is typed into, and is still there after a reload', async () => 
   await panel(page).getByText('Ended with exit code 7').waitFor();
   await shot(page, 'sandbox-terminal-ended');
   await panel(page).getByRole('tab').first().click();
+  await shows(page, 'kept: yes');
   await type(page, 'echo back at $KEPT');
   await shows(page, 'back at yes');
   await close(page);
