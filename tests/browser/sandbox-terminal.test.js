@@ -45,6 +45,7 @@ test('a terminal is typed into, and is still there after a reload', async () => 
   await panel(page).getByText('Ended with exit code 7').waitFor();
   await shot(page, 'sandbox-terminal-ended');
   await panel(page).getByRole('tab').first().click();
+  await shows(page, 'kept: yes');
   await type(page, 'echo back at $KEPT');
   await shows(page, 'back at yes');
   await close(page);
@@ -85,7 +86,8 @@ test('a terminal as root, in a directory; what is selected is copied', async () 
   await until('something was copied', async () => (await page.evaluate(() => navigator.clipboard.readText())).length > 0);
   await page.evaluate(() => navigator.clipboard.writeText('echo pas""ted'));
   await panel(page).getByRole('button', { name: 'Paste' }).click();
-  await page.keyboard.press('Enter');
+  await shows(page, 'echo pas""ted');
+  await page.locator('.terminal-screen .xterm-helper-textarea').press('Enter');
   await shows(page, 'pasted');
   await close(page);
 });
