@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get, isAbort, path, sentence } from '../../lib/api';
 import { bytes, percent, plural } from '../../lib/format';
-import { Card, EmptyState, ErrorNote, Figure, Note, Spinner } from '../../ui/basics';
+import { Card, EmptyState, ErrorFigure, Spinner } from '../../ui/basics';
 import { Chart } from '../../ui/lazy';
 import type { Box } from './box';
 
@@ -15,8 +15,8 @@ interface Metric {
   memCache: number;
   diskUsed: number;
   diskTotal: number;
-  netRxBytes?: number;
-  netTxBytes?: number;
+  networkReceived: number;
+  networkSent: number;
 }
 
 const ASK_MS = 5000;
@@ -89,7 +89,6 @@ export default function FiguresTab({ box }: { box: Box }) {
   const last = points[points.length - 1];
   if (!metrics) return error ? <ErrorNote error={error} /> : <Spinner label="Asking for the figures" />;
   const column = (of: (metric: Metric) => number) => points.map(of);
-  const network = points.some((metric) => metric.netRxBytes !== undefined);
   return (
     <div class="scroll-panel">
       <ErrorNote error={error} />
@@ -131,22 +130,15 @@ export default function FiguresTab({ box }: { box: Box }) {
               <Chart label="Disk over time" data={[times, column((m) => m.diskUsed)]} series={[{ label: 'Used', color: '--violet' }]} format={bytes} />
             </Card>
             <Card title="Network">
-              {network ? (
-                <Chart
-                  label="Network over time"
-                  data={[times, rate(points, (m) => m.netRxBytes), rate(points, (m) => m.netTxBytes)]}
-                  series={[
-                    { label: 'In', color: '--ok' },
-                    { label: 'Out', color: '--warn' },
-                  ]}
-                  format={(value) => `${bytes(value)}/s`}
-                />
-              ) : (
-                <Note>
-                  This daemon keeps no figures of the network over time. What was sent to whom is in{' '}
-                  <a href={`#/sandboxes/${encodeURIComponent(box.id)}/network`}>Network</a>.
-                </Note>
-              )}
+              <Chart
+                label="Network over time"
+                data={[times, rate(points, (m) => m.networkReceived), rate(points, (m) => m.networkSent)]}
+                series={[
+                  { label: 'In', color: '--ok' },
+                  { label: 'Out', color: '--warn' },
+                ]}
+                format={(value) => `${bytes(value)}/s`}
+              />
             </Card>
           </div>
         </>

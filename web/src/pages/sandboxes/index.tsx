@@ -75,7 +75,7 @@ const columns: Column<SandboxRow>[] = [
     id: 'cpu',
     header: 'CPU',
     value: (row) => row.cpuPct,
-    cell: (row) => <Share used={row.cpuPct} of={row.cpuCount * 100} text={percent(row.cpuPct)} />,
+    cell: (row) => <Share used={row.cpuPct} of={100} text={percent(row.cpuPct)} />,
     width: '64px',
     align: 'right',
     searched: false,
