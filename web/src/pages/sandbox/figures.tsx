@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get, isAbort, path, sentence } from '../../lib/api';
 import { bytes, percent, plural } from '../../lib/format';
-import { Card, EmptyState, ErrorFigure, Spinner } from '../../ui/basics';
+import { Card, EmptyState, ErrorNote, Figure, Spinner } from '../../ui/basics';
 import { Chart } from '../../ui/lazy';
 import type { Box } from './box';
 
