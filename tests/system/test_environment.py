@@ -10,7 +10,7 @@ SECRETS = {"AWS_SECRET_ACCESS_KEY": "operators-own-9f31", "GCONV_PATH": "/tmp/op
            "ATOLL_NO_SETTING": "operators-own-9f31", "BASH_ENV": "/tmp/operators-own-9f31"}
 KNOWN = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "APT_CONFIG",
          "PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT", "npm_config_registry", "ATOLL_CACHE", "ATOLL_DOMAIN",
-         "ATOLL_HTTP_PROXY", "ATOLL_HTTPS_PROXY", "ATOLL_NO_PROXY",
+         "ATOLL_HTTP_PROXY", "ATOLL_HTTPS_PROXY", "ATOLL_NO_PROXY", "ATOLL_OTLP_HEADERS",
          "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
 

@@ -259,7 +259,7 @@ def test_the_operator(operator):
 
 
 def test_the_server_itself(call, document, daemon):
-    call("getAbout")
+    call("getAbout", headers={"Accept": "application/json"})  # a browser gets the dashboard
     call("getHealth")
     call("getServerMetrics")
     assert call("getOpenapi") == document

@@ -171,6 +171,8 @@ def test_a_jail_that_dies_under_a_running_daemon(daemon, sandbox):
     with pytest.raises(Exception) as caught:
         waiting.wait()
     assert not isinstance(caught.value, CommandExitException)
+    until(lambda: sandbox.sandbox_id not in [info.sandbox_id for info in Sandbox.list(**daemon.sdk).next_items()],
+          "the daemon has noticed")
     assert not sandbox.is_running()
     with pytest.raises(SandboxNotFoundException):
         sandbox.get_info()
