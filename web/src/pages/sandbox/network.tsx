@@ -178,7 +178,7 @@ export default function NetworkTab({ box }: { box: Box }) {
   return (
     <>
       <RulesCard box={box} />
-      <ErrorNote error={error} />
+      <ErrorNote error={box.state.value === 'gone' ? null : error} />
       {!value && !error && <Spinner label="Asking for the connections" />}
       {value && (
         <>
