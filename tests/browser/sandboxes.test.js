@@ -256,7 +256,7 @@ test('the keyboard is enough', async () => {
   await help.waitFor({ state: 'detached' });
   await page.keyboard.press('c');
   await page.getByRole('dialog', { name: 'Create a sandbox' }).waitFor();
-  assert.ok(await page.getByLabel('Template', { exact: true }).evaluate((field) => field === document.activeElement), 'the first field has the focus');
+  assert.ok(await page.getByRole('dialog').getByLabel('Template', { exact: true }).evaluate((field) => field === document.activeElement), 'the first field has the focus');
   await page.keyboard.press('Escape');
   await page.keyboard.press('g');
   await page.keyboard.press('o');
