@@ -72,6 +72,41 @@ test('files are uploaded, edited, saved, renamed, downloaded and deleted', async
   await close(page);
 });
 
+test('what is not saved is there when the tab is opened again, and is left only when asked', async () => {
+  const id = await sandbox();
+  await run(id, 'echo one > notes.txt');
+  const page = await enter(`/sandboxes/${id}/files`);
+  await row(page, 'notes.txt').click();
+  const editor = panel(page).getByRole('textbox', { name: 'Text of /home/user/notes.txt' });
+  await editor.click();
+  await page.keyboard.press('Control+End');
+  await page.keyboard.type('two');
+  await panel(page).getByText('changed').first().waitFor();
+  await page.getByRole('tab', { name: 'Terminal', exact: true }).click();
+  await page.locator('.xterm').waitFor();
+  await page.locator('nav.side').getByRole('link', { name: 'Overview' }).click();
+  await page.goBack();
+  await page.getByRole('tab', { name: 'Files', exact: true }).click();
+  await editor.waitFor();
+  await until('the change is back', async () => (await editor.innerText()).includes('two'));
+
+  await panel(page).getByRole('button', { name: 'Rename notes.txt' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('New path').fill('/home/user/moved.txt');
+  await dialog.getByRole('button', { name: 'Move' }).click();
+  const moved = panel(page).getByRole('textbox', { name: 'Text of /home/user/moved.txt' });
+  await until('it moved with the file', async () => (await moved.innerText()).includes('two'));
+
+  await panel(page).getByRole('button', { name: 'Close the file' }).click();
+  await dialog.getByText('will be lost').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await panel(page).getByRole('button', { name: 'Save' }).click();
+  await until('it is saved', async () => (await read(id, '/home/user/moved.txt')) === 'one\ntwo');
+  await panel(page).getByRole('button', { name: 'Close the file' }).click();
+  await panel(page).getByText('No file is open').waitFor();
+  await close(page);
+});
+
 test('files are dropped on the tree', async () => {
   const id = await sandbox();
   const page = await enter(`/sandboxes/${id}/files`);

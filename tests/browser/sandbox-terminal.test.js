@@ -79,6 +79,7 @@ test('a terminal as root, in a directory; what is selected is copied', async () 
   await dialog.getByLabel('User').fill('root');
   await dialog.getByLabel('Directory').fill('/etc');
   await dialog.getByRole('button', { name: 'Open' }).click();
+  await shows(page, '#');
   await type(page, 'echo "$(whoami) in $(pwd)"');
   await shows(page, 'root in /etc');
   await page.locator('.terminal-screen .xterm-screen').dblclick({ position: { x: 12, y: 10 } });

@@ -119,6 +119,9 @@ test('a refused connection is shown with its rule, and rules are changed', async
   await dialog.getByRole('alert').waitFor();
   assert.match(await dialog.getByRole('alert').innerText(), /invalid denied CIDR not/, "it is the daemon's sentence");
   await shot(page, 'sandbox-network-rules');
+  await dialog.getByLabel('Denied', { exact: true }).fill('1.1.1.1\nexample.com');
+  await dialog.getByRole('button', { name: 'Use these rules' }).click();
+  await dialog.getByText('example.com is a name').waitFor();
   await dialog.getByLabel('Allowed', { exact: true }).fill('example.com\n*.example.org');
   await dialog.getByLabel('Denied', { exact: true }).fill('0.0.0.0/0');
   await dialog.getByRole('button', { name: 'Use these rules' }).click();

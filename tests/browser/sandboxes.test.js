@@ -99,6 +99,7 @@ test('a sandbox is created in the dialog, with metadata, environment and a netwo
   assert.match(await dialog.getByRole('alert').innerText(), /template 'no-such-template' not found/);
   await dialog.getByLabel('Template').fill('base');
   await dialog.getByRole('group', { name: 'Metadata' }).getByRole('button', { name: 'Add' }).click();
+  assert.ok(await dialog.getByLabel('Metadata: name 1').evaluate((field) => field === document.activeElement), 'the new line has the focus');
   await dialog.getByLabel('Metadata: name 1').fill('made');
   await dialog.getByLabel('Metadata: value 1').fill('in the browser');
   await dialog.getByLabel('Network').selectOption('some');
@@ -255,6 +256,7 @@ test('the keyboard is enough', async () => {
   await help.waitFor({ state: 'detached' });
   await page.keyboard.press('c');
   await page.getByRole('dialog', { name: 'Create a sandbox' }).waitFor();
+  assert.ok(await page.getByRole('dialog').getByLabel('Template', { exact: true }).evaluate((field) => field === document.activeElement), 'the first field has the focus');
   await page.keyboard.press('Escape');
   await page.keyboard.press('g');
   await page.keyboard.press('o');

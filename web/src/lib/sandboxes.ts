@@ -185,7 +185,9 @@ export type Action = 'kill' | 'pause' | 'resume';
 
 export const kill = (id: string) => del(path`/sandboxes/${id}`);
 export const pause = (id: string) => post(path`/sandboxes/${id}/pause`, {});
-export const resume = (id: string) => post(path`/v2/sandboxes/${id}/connect`, {});
+/* As long as a new one has; without it the daemon gives five minutes, and kills it then. */
+export const RESUME_S = 900;
+export const resume = (id: string) => post(path`/v2/sandboxes/${id}/connect`, { timeout: RESUME_S });
 const RUN: Record<Action, (id: string) => Promise<unknown>> = { kill, pause, resume };
 
 const AT_ONCE = 4;

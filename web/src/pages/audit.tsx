@@ -43,7 +43,7 @@ function outcome(row: AuditRow): { text: string; tone?: 'ok' | 'bad' | 'warn' | 
 const actorOf = (row: AuditRow) => row.actor.name || row.actor.id || row.actor.type;
 
 const columns: Column<AuditRow>[] = [
-  { id: 'time', header: 'Time', value: (row) => row.seq, cell: (row) => <span class="num">{dateTime(row.time)}</span>, width: '180px', searched: false },
+  { id: 'time', header: 'Time', value: (row) => row.seq, cell: (row) => <span class="num">{dateTime(row.time)}</span>, width: '172px', searched: false },
   {
     id: 'actor',
     header: 'Who',
@@ -53,24 +53,24 @@ const columns: Column<AuditRow>[] = [
         {actorOf(row)} {row.actor.type !== 'key' && <Badge tone="info">{row.actor.type}</Badge>}
       </>
     ),
-    width: 'minmax(120px, 1fr)',
+    width: 'minmax(100px, 1fr)',
   },
-  { id: 'action', header: 'Did', value: (row) => row.action, cell: (row) => <span class="tag">{row.action}</span>, width: 'minmax(150px, 1fr)' },
+  { id: 'action', header: 'Did', value: (row) => row.action, cell: (row) => <span class="tag">{row.action}</span>, width: 'minmax(145px, 1fr)' },
   {
     id: 'object',
     header: 'To',
     value: (row) => [row.object, row.parent, ...(row.made ?? [])].filter(Boolean).join(' '),
     cell: (row) => <span class="mono">{row.object ?? row.made?.[0] ?? '–'}</span>,
-    width: 'minmax(180px, 1.5fr)',
+    width: 'minmax(178px, 1.2fr)',
   },
   { id: 'via', header: 'By', value: (row) => row.via, width: '92px' },
-  { id: 'source', header: 'From', value: (row) => row.source, width: '120px' },
+  { id: 'source', header: 'From', value: (row) => row.source, width: '105px' },
   {
     id: 'status',
     header: 'Outcome',
     value: (row) => row.status,
     cell: (row) => <Badge tone={outcome(row).tone}>{outcome(row).text}</Badge>,
-    width: '100px',
+    width: '86px',
   },
   { id: 'error', header: 'Why not', value: (row) => row.error, cell: (row) => row.error && <span title={row.error}>{row.error}</span>, width: 'minmax(120px, 1.5fr)' },
 ];

@@ -51,6 +51,24 @@ function useEvents(): SandboxEvent[] | null {
   return events;
 }
 
+/* How many were created in the minute before each figure. Figures are of a few seconds: one create
+ * in them is not twelve a minute. */
+function perMinute(rows: TeamMetric[]): number[] {
+  const made = rows.map((row, i) => {
+    const before = rows[i - 1] ?? row;
+    const after = rows[i + 1] ?? row;
+    const seconds = i > 0 ? row.timestampUnix - before.timestampUnix : after.timestampUnix - row.timestampUnix;
+    return row.sandboxStartRate * Math.min(60, seconds);
+  });
+  let from = 0;
+  let sum = 0;
+  return rows.map((row, i) => {
+    sum += made[i]!;
+    while (rows[from]!.timestampUnix <= row.timestampUnix - 60) sum -= made[from++]!;
+    return Math.max(0, sum);
+  });
+}
+
 function History() {
   const [rows] = useAsked((signal) =>
     get<TeamMetric[]>(path`/teams/${session.value?.team.id ?? ''}/metrics`, { start: Math.floor(Date.now() / 1000) - HOUR_S }, { signal }),
@@ -59,7 +77,7 @@ function History() {
     const list = rows ?? [];
     return {
       running: [list.map((row) => row.timestampUnix), list.map((row) => row.concurrentSandboxes)] as [number[], number[]],
-      rate: [list.map((row) => row.timestampUnix), list.map((row) => row.sandboxStartRate * 60)] as [number[], number[]],
+      rate: [list.map((row) => row.timestampUnix), perMinute(list)] as [number[], number[]],
     };
   }, [rows]);
   return (
@@ -179,7 +197,7 @@ function Figures({ of }: { of: Overview }) {
       <Figure
         name="Creates per minute"
         value={String(Math.round(creates.perMinute * 10) / 10)}
-        more={creates.p50Ms === null ? 'none since the start' : `${millis(creates.p50Ms)} for half of them`}
+        more={creates.p50Ms === null ? 'none since the start' : `half of them in ${millis(creates.p50Ms)}`}
       />
       <Figure
         name="Load"

@@ -48,7 +48,7 @@ function options(props: ChartProps, width: number): uPlot.Options {
   return {
     width,
     height: props.height ?? 180,
-    padding: props.spark ? [2, 0, 2, 0] : [10, 12, 0, 0],
+    padding: props.spark ? [2, 0, 2, 0] : [10, 22, 0, 0],
     legend: { show: !props.spark },
     cursor: { show: !props.spark, points: { size: 6 }, y: false },
     scales: {

@@ -20,6 +20,9 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
     const dialog = box.current!;
     const before = document.activeElement;
     dialog.showModal();
+    // The browser would take the first button, which closes it: Enter would do nothing but that.
+    const body = dialog.querySelector('.dialog-body');
+    (body?.querySelector<HTMLElement>('input, select, textarea') ?? body?.querySelector<HTMLElement>('button'))?.focus();
     return () => {
       dialog.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();

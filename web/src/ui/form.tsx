@@ -1,6 +1,6 @@
 // Forms that send something and show the daemon's sentence when it is refused.
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { sentence } from '../lib/api';
 import { Button, ErrorNote } from './basics';
 
@@ -49,8 +49,18 @@ export type Pair = [string, string];
 export function Pairs({ label, value, onChange, secret }: { label: string; value: Pair[]; onChange: (next: Pair[]) => void; secret?: boolean }) {
   const set = (at: number, side: 0 | 1, text: string) =>
     onChange(value.map((pair, i) => (i === at ? (side === 0 ? [text, pair[1]] : [pair[0], text]) : pair)));
+  const box = useRef<HTMLDivElement>(null);
+  const added = useRef(false);
+  useEffect(() => {
+    if (added.current) box.current?.querySelector<HTMLInputElement>('.pair:nth-last-child(2) input')?.focus();
+    added.current = false;
+  }, [value.length]);
+  const add = () => {
+    added.current = true;
+    onChange([...value, ['', '']]);
+  };
   return (
-    <div class="field" role="group" aria-label={label}>
+    <div class="field" role="group" aria-label={label} ref={box}>
       <span class="label">{label}</span>
       <div class="pairs">
         {value.map((pair, i) => (
@@ -61,7 +71,7 @@ export function Pairs({ label, value, onChange, secret }: { label: string; value
           </div>
         ))}
         <div>
-          <Button small icon="plus" onClick={() => onChange([...value, ['', '']])}>
+          <Button small icon="plus" onClick={add}>
             Add
           </Button>
         </div>

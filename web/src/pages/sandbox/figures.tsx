@@ -138,6 +138,7 @@ export default function FiguresTab({ box }: { box: Box }) {
                   { label: 'Out', color: '--warn' },
                 ]}
                 format={(value) => `${bytes(value)}/s`}
+                max={1000}
               />
             </Card>
           </div>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { navigate } from 'wouter-preact/use-hash-location';
 import { post, path, sentence } from '../../lib/api';
 import { age, bytes, dateTime, left, megabytes, plural } from '../../lib/format';
-import { kill, pause, resume } from '../../lib/sandboxes';
+import { kill, pause, resume, RESUME_S } from '../../lib/sandboxes';
 import { canWrite } from '../../lib/session';
 import { Button, EmptyState, Field, Note, StateBadge } from '../../ui/basics';
 import { confirm, Dialog } from '../../ui/dialog';
@@ -126,6 +126,11 @@ const askKill = (box: Box) =>
     run: () => kill(box.id),
   });
 
+async function wake(box: Box) {
+  await resume(box.id);
+  toast(`It runs for ${plural(RESUME_S / 60, 'minute')}: Extend gives it more.`);
+}
+
 function Actions({ box }: { box: Box }) {
   const [busy, setBusy] = useState<string | null>(null);
   const [dialog, setDialog] = useState<'snapshot' | 'fork' | 'extend' | null>(null);
@@ -160,7 +165,7 @@ function Actions({ box }: { box: Box }) {
         </>
       )}
       {state === 'paused' && (
-        <Button kind="primary" icon="play" disabled={off} busy={busy === 'resume'} onClick={() => run('resume', () => resume(box.id))}>
+        <Button kind="primary" icon="play" disabled={off} busy={busy === 'resume'} onClick={() => run('resume', () => wake(box))}>
           Resume
         </Button>
       )}
@@ -240,7 +245,7 @@ export function Paused({ box }: { box: Box }) {
     setBusy(true);
     setError(null);
     try {
-      await resume(box.id);
+      await wake(box);
       await box.load();
     } catch (thrown) {
       setError(sentence(thrown));

@@ -84,6 +84,8 @@ function RulesForm({ box, now, onClose }: { box: Box; now: Rules; onClose: () =>
   const [internet, setInternet] = useState(box.detail.value?.allowInternetAccess !== false);
   const proxy = now.egressProxy?.username !== undefined;
   const save = async () => {
+    const name = words(deny).find((word) => /\.[a-z]+$/i.test(word));
+    if (name) throw new Error(`Only addresses and blocks can be denied, and ${name} is a name. To let the sandbox reach some names alone, deny 0.0.0.0/0 and list them as allowed.`);
     const kept: Rules = {};
     if (now.rules) kept.rules = now.rules;
     if (now.dnsServers) kept.dnsServers = now.dnsServers;
@@ -176,7 +178,7 @@ export default function NetworkTab({ box }: { box: Box }) {
   return (
     <>
       <RulesCard box={box} />
-      <ErrorNote error={error} />
+      <ErrorNote error={box.state.value === 'gone' ? null : error} />
       {!value && !error && <Spinner label="Asking for the connections" />}
       {value && (
         <>

@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { all, del, path, post } from '../../lib/api';
 import { age, dateTime } from '../../lib/format';
 import { useLoad } from '../../lib/load';
+import { canWrite } from '../../lib/session';
 import { Button, EmptyState, ErrorNote, Field, SearchField, Spinner } from '../../ui/basics';
 import { confirm, Dialog } from '../../ui/dialog';
 import { Form, fromPairs, Pairs, type Pair } from '../../ui/form';
@@ -145,7 +146,7 @@ export function Secrets() {
           sort={{ id: 'name' }}
           empty={
             <EmptyState title="No secrets" line="atoll secret set github-token">
-              A secret stands in for a key in requests of a sandbox: the code inside never has it. Set one with the button above, or on the command line:
+              A secret stands in for a key in requests of a sandbox: the code inside never has it. {canWrite.value ? 'Set one with the button above, or on the command line:' : 'One is set on the command line:'}
             </EmptyState>
           }
         />

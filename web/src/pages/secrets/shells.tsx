@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { del, get, path, put } from '../../lib/api';
 import { age, dateTime } from '../../lib/format';
 import { useLoad } from '../../lib/load';
+import { canWrite } from '../../lib/session';
 import { Badge, Button, EmptyState, ErrorNote, Field, SearchField, Spinner } from '../../ui/basics';
 import { confirm, Dialog } from '../../ui/dialog';
 import { Form } from '../../ui/form';
@@ -210,7 +211,7 @@ export function Shells() {
           sort={{ id: 'name' }}
           empty={
             <EmptyState title="No API shells" line={'import make_api_shell as make\nprint(make.call("github", "/user"))'}>
-              A shell is an API that code may call without having its key. Create one with the button above; code then uses it like this:
+              A shell is an API that code may call without having its key. {canWrite.value && 'Create one with the button above. '}Code uses it like this:
             </EmptyState>
           }
         />

@@ -166,7 +166,7 @@ export default function Volumes() {
           onOpen={(row) => navigate(`/volumes/${encodeURIComponent(row.volumeID)}`)}
           empty={
             <EmptyState title="No volumes" line={'atoll volume create data\natoll run -v data:/data ls -la /data'}>
-              A volume is a disk that many sandboxes share and that outlives them. Create one with the button above, or on the command line:
+              A volume is a disk that many sandboxes share and that outlives them. {canWrite.value ? 'Create one with the button above, or on the command line:' : 'One is created on the command line:'}
             </EmptyState>
           }
         />

@@ -64,7 +64,7 @@ export function EditWebhook({ hook, onClose, onDone }: { hook: Webhook | null; o
             ))}
           </div>
         </fieldset>
-        <Field label="Signature secret" hint={hook ? 'Empty: it stays as it is. It is never shown.' : 'Signs each delivery, so that the receiver knows it is ours. It is never shown again: copy it now.'}>
+        <Field label="Signature secret" hint={hook ? 'Empty: it stays as it is. It is never shown.' : 'Needed: it signs each delivery, so that the receiver knows it is ours. It is never shown again: copy it now.'}>
           {(id, hint) => (
             <div class="row">
               <input

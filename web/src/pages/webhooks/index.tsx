@@ -96,7 +96,7 @@ export default function Webhooks() {
           onOpen={(row) => navigate(`/webhooks/${encodeURIComponent(row.id)}`)}
           empty={
             <EmptyState title="No webhooks" line="atoll webhook create https://example.com/hook">
-              A webhook sends what happens to sandboxes to an address of yours. Create one with the button above, or on the command line:
+              A webhook sends what happens to sandboxes to an address of yours. {canWrite.value ? 'Create one with the button above, or on the command line:' : 'One is created on the command line:'}
             </EmptyState>
           }
         />

@@ -11,9 +11,12 @@ import { attempt } from '../../../ui/toast';
 import type { Box } from '../box';
 import { download, dropped, forget, upload, uploads } from './transfer';
 import { isDirectory, join, nameOf, parentOf, shownName, Tree, type Entry, type Row } from './tree';
-import { FileView } from './view';
+import { FileView, type Work } from './view';
 
 const ROW_PX = 26;
+
+/* What was changed and not saved when the tab was left, by sandbox: it is there when the tab is opened again. */
+const kept = new Map<string, Work>();
 
 interface AskName {
   title: string;
@@ -150,8 +153,13 @@ function Uploads() {
 }
 
 export default function FilesTab({ box }: { box: Box }) {
-  const [tree] = useState(() => new Tree(box));
-  const [at, setAt] = useState<Entry | null>(null);
+  const work = useRef<Work | null>(kept.get(box.id) ?? null);
+  const [tree] = useState(() => {
+    const made = new Tree(box);
+    if (work.current) made.user.value = work.current.user;
+    return made;
+  });
+  const [at, setAt] = useState<Entry | null>(work.current?.entry ?? null);
   const [where, setWhere] = useState(tree.root.value);
   const [ask, setAsk] = useState<AskName | null>(null);
   const [over, setOver] = useState(false);
@@ -159,7 +167,11 @@ export default function FilesTab({ box }: { box: Box }) {
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     void tree.goTo(tree.root.value);
-    return () => tree.stop();
+    return () => {
+      tree.stop();
+      if (work.current) kept.set(box.id, work.current);
+      else kept.delete(box.id);
+    };
   }, []);
   useEffect(() => {
     if (!dirty) return;
@@ -173,13 +185,18 @@ export default function FilesTab({ box }: { box: Box }) {
     setWhere(clean);
     void tree.goTo(clean);
   };
-  const choose = async (entry: Entry) => {
-    if (dirty && at && entry.path !== at.path && !isDirectory(entry)) {
+  const leave = async (entry: Entry) => {
+    if (dirty && at) {
       const yes = await confirm({ title: 'Changes are not saved', text: `What was changed in ${shownName(nameOf(at.path))} will be lost.`, action: 'Leave it', danger: true });
       if (!yes) return;
       setDirty(false);
+      work.current = null;
     }
-    if (!(dirty && isDirectory(entry))) setAt(entry);
+    setAt(entry);
+  };
+  const choose = async (entry: Entry) => {
+    if (dirty && (entry.path === at?.path || isDirectory(entry))) return;
+    await leave(entry);
   };
   /* Where something new is put: the chosen directory, or the one that the chosen file is in. */
   const here = at ? (isDirectory(at) ? at.path : parentOf(at.path)) : tree.root.value;
@@ -213,7 +230,9 @@ export default function FilesTab({ box }: { box: Box }) {
       run: async (target) => {
         await tree.call('Move', { source: entry.path, destination: target });
         tree.refresh(parentOf(entry.path), parentOf(target));
-        setAt({ ...entry, path: target, name: nameOf(target) });
+        const moved = { ...entry, path: target, name: nameOf(target) };
+        if (work.current?.entry.path === entry.path) work.current = { ...work.current, entry: { ...work.current.entry, path: target, name: nameOf(target) } };
+        setAt(moved);
       },
     });
   const remove = (entry: Entry) =>
@@ -230,7 +249,10 @@ export default function FilesTab({ box }: { box: Box }) {
       run: async () => {
         await tree.call('Remove', { path: entry.path });
         tree.refresh(parentOf(entry.path));
-        if (at?.path === entry.path) setAt(null);
+        if (at?.path === entry.path) {
+          setAt(null);
+          work.current = null;
+        }
         setDirty(false);
       },
     });
@@ -309,8 +331,8 @@ export default function FilesTab({ box }: { box: Box }) {
       </div>
       <div class="files-main">
         {at && !isDirectory(at) ? (
-          <FileView key={at.path} tree={tree} entry={at} onDirty={setDirty}>
-            <Button kind="quiet" small icon="close" label="Close the file" onClick={() => choose({ ...at, path: parentOf(at.path), type: 'FILE_TYPE_DIRECTORY' })} />
+          <FileView key={at.path} tree={tree} entry={at} work={work} onDirty={setDirty}>
+            <Button kind="quiet" small icon="close" label="Close the file" onClick={() => leave({ ...at, path: parentOf(at.path), type: 'FILE_TYPE_DIRECTORY' })} />
           </FileView>
         ) : (
           <div class="empty">

@@ -1,5 +1,5 @@
 // A file: text to edit, a picture, or its first bytes.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState, type MutableRef } from 'preact/hooks';
 import { isAbort, sentence } from '../../../lib/api';
 import { bytes, dateTime } from '../../../lib/format';
 import { languageOf } from '../../../lib/languages';
@@ -89,14 +89,24 @@ function Hex({ head }: { head: Uint8Array }) {
   );
 }
 
+/** A file with changes that are not saved. */
+export interface Work {
+  entry: Entry;
+  user: string;
+  text: string;
+}
+
 interface ViewProps {
   tree: Tree;
   entry: Entry;
+  /** What is not saved; what is in it at first is shown. */
+  work: MutableRef<Work | null>;
   onDirty: (dirty: boolean) => void;
   children?: preact.ComponentChildren;
 }
 
-export function FileView({ tree, entry, onDirty, children }: ViewProps) {
+export function FileView({ tree, entry, work, onDirty, children }: ViewProps) {
+  const before = useRef(work.current?.entry.path === entry.path ? work.current : null);
   const [content, setContent] = useState<Content | null>(null);
   const [text, setText] = useState('');
   const [error, setError] = useState<string | null>(null);
@@ -108,6 +118,9 @@ export function FileView({ tree, entry, onDirty, children }: ViewProps) {
   const dirty = content?.kind === 'text' && content.text !== text;
   useEffect(() => onDirty(dirty), [dirty]);
   useEffect(() => {
+    if (content) work.current = dirty ? { entry: stat.current, user: tree.user.value, text } : null;
+  }, [content, text]);
+  useEffect(() => {
     const stop = new AbortController();
     const read = async () => {
       const now = await tree.call<{ entry: Entry }>('Stat', { path: entry.path });
@@ -115,7 +128,10 @@ export function FileView({ tree, entry, onDirty, children }: ViewProps) {
       const next = await load(tree, stat.current, stop.signal);
       if (stop.signal.aborted) return;
       setContent(next);
-      if (next.kind === 'text') setText(next.text);
+      if (next.kind === 'text') setText(before.current?.text ?? next.text);
+      // It may have been changed in the sandbox meanwhile: saving then asks.
+      if (before.current) stat.current = before.current.entry;
+      before.current = null;
       setError(null);
       setNewer(false);
     };

@@ -189,7 +189,7 @@ export default function TerminalTab({ box }: { box: Box }) {
           <>
             <Button kind="quiet" small icon="copy" label="Copy the selection, or all of it" onClick={() => attempt(() => at.copy(), 'Copied.')} />
             {navigator.clipboard && (
-              <Button kind="quiet" small icon="download" label="Paste" onClick={() => at.paste().catch(() => toast('The browser does not allow to read the clipboard here: press Ctrl-V.', 'bad'))} />
+              <Button kind="quiet" small icon="paste" label="Paste" onClick={() => at.paste().catch(() => toast('The browser does not allow to read the clipboard here: press Ctrl-V.', 'bad'))} />
             )}
           </>
         )}
