@@ -132,12 +132,19 @@ int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code,
         return err_set(err, (int)number, "connect to %s: %s", endpoint->url,
                        strerrordesc_np((int)number));
     }
-    const char *trust = code == CURLE_PEER_FAILED_VERIFICATION
-                            ? "; set SSL_CERT_FILE to a file with the daemon's authority, as "
-                              "`atoll env` does, or name it with --ca"
-                            : "";
-    return err_set(err, EIO, "ask %s: %s%s", endpoint->url,
-                   reason[0] ? reason : curl_easy_strerror(code), trust);
+    const char *advice =
+        code == CURLE_PEER_FAILED_VERIFICATION
+            ? "; set SSL_CERT_FILE to a file with the daemon's authority, as `atoll env` does, or "
+              "name it with --ca"
+        : code == CURLE_SSL_CONNECT_ERROR
+            ? "; is that the port for TLS? `atoll serve` prints both addresses"
+        : code == CURLE_GOT_NOTHING && strncmp(endpoint->url, "http:", 5) == 0
+            ? "; is that the port for TLS? Then write https://"
+            : "";
+    bool nobody = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_SSL_CONNECT_ERROR ||
+                  code == CURLE_GOT_NOTHING;
+    return err_set(err, nobody ? CALL_NO_DAEMON : EIO, "ask %s: %s%s", endpoint->url,
+                   reason[0] ? reason : curl_easy_strerror(code), advice);
 }
 
 struct call {

@@ -16,6 +16,9 @@ enum takes {
     TAKES_TEXT,
     TAKES_SANDBOX,  /* an id, or the beginning of one */
     TAKES_TEMPLATE, /* a name */
+    TAKES_SNAPSHOT,
+    TAKES_VOLUME,
+    TAKES_SECRET,
     TAKES_FILE,
     TAKES_DIR,
     TAKES_TOOL,

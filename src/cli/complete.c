@@ -108,6 +108,23 @@ static void offer_templates(const struct line *line)
     }
 }
 
+/* The field of each row that an API's list has. */
+static void offer_rows(const struct line *line, const char *path, const char *field)
+{
+    scoped_json *list = NULL;
+    struct endpoint endpoint;
+    struct err err;
+    const json_t *row;
+    size_t i;
+
+    if (live_endpoint(line, &endpoint) &&
+        endpoint_call(&endpoint, "GET", path, NULL, &list, &err) == 0) {
+        json_array_foreach (list, i, row) {
+            offer(line, json_text_of(row, field), NULL);
+        }
+    }
+}
+
 static void offer_commands(const struct line *line)
 {
     for (size_t i = 0; commands[i]; i++) {
@@ -127,6 +144,15 @@ static void offer_taken(const struct line *line, enum takes takes)
         break;
     case TAKES_TEMPLATE:
         offer_templates(line);
+        break;
+    case TAKES_SNAPSHOT:
+        offer_rows(line, "/snapshots?limit=100", "snapshotID");
+        break;
+    case TAKES_VOLUME:
+        offer_rows(line, "/volumes", "name");
+        break;
+    case TAKES_SECRET:
+        offer_rows(line, "/secrets", "name");
         break;
     case TAKES_COPY:
         offer_sandboxes(line, ":");

@@ -125,7 +125,7 @@ struct listing {
     const struct context *context;
     struct buf names; /* each with a NUL */
     size_t n;
-    EVP_MD_CTX *hash;
+    EVP_MD_CTX *hash; /* NULL: nobody wants it */
     int error;
 };
 
@@ -162,6 +162,9 @@ static void entry_add(struct listing *list, const FTSENT *entry, const char *nam
     }
     (void)snprintf(about, sizeof(about), "%o %lld", st->st_mode,
                    S_ISREG(st->st_mode) ? (long long)st->st_size : 0LL);
+    if (!list->hash) {
+        return;
+    }
     hash_add(list, name, strlen(name) + 1);
     hash_add(list, about, strlen(about) + 1);
     if (S_ISLNK(st->st_mode)) {
@@ -303,6 +306,16 @@ static int archive_make(const struct listing *list, struct context_archive *out,
     out->bytes = st.st_size;
     out->fd = move_fd(&fd);
     return 0;
+}
+
+int context_check(struct context *context, const char *source, struct err *err)
+{
+    struct listing list = {.context = context};
+
+    buf_init(&list.names, NAMES_BYTES_MAX);
+    int r = names_find(&list, source, err);
+    buf_fini(&list.names);
+    return r;
 }
 
 int context_pack(struct context *context, const char *source, struct context_archive *out,

@@ -27,6 +27,9 @@ struct context_archive {
     char hash[SHA256_HEX_LEN + 1]; /* of names, modes and contents; not of times and owners */
 };
 
+/* Whether context_pack() would find something, without reading it. */
+must_check int context_check(struct context *context, const char *source, struct err *err);
+
 /* A tar of what `source` names, globs and all, below its directory and not ignored. -EINVAL when it
  * leads out of it, -ENOENT when there is nothing. */
 must_check int context_pack(struct context *context, const char *source,

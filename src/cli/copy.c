@@ -329,10 +329,9 @@ int copy_run(struct place *from, struct place *to, bool quiet, struct err *err)
     r = streams_run(&copy, sockets, err);
     int skipped = atomic_load(&copy.entries_skipped);
     if (r == 0 && skipped > 0) {
-        (void)fprintf(
-            stderr,
-            "%d entries were left out: devices, sockets, or links that the target cannot have\n",
-            skipped);
+        (void)fprintf(stderr,
+                      "%d %s left out: devices, sockets, or links that the target cannot have\n",
+                      skipped, skipped == 1 ? "entry was" : "entries were");
     }
     return r;
 }

@@ -180,7 +180,7 @@ static int step_take(const struct build_job *job, const char *template_id, json_
     if (r < 0) {
         return r;
     }
-    r = archive_send(job->endpoint, template_id, source, &archive, err);
+    r = archive_send(job, template_id, source, &archive, err);
     (void)close(archive.fd);
     (void)json_object_set_new(step, "filesHash", json_string(archive.hash));
     return r;

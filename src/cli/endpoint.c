@@ -163,6 +163,21 @@ int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err
     return r;
 }
 
+/* `atoll env` names a daemon, but gives no operator's key: without one only the data directory
+ * helps, and it is not the default one. */
+static int operator_unknown(const struct cli *cli, int r, struct err *err)
+{
+    char url[sizeof(((struct endpoint *)NULL)->url)];
+
+    if (r != -CALL_NO_DAEMON || cli->data_named || !variable_url(url, sizeof(url))) {
+        return r;
+    }
+    return err_set(err, CALL_NO_DAEMON,
+                   "this needs the operator's key of %s: set ATOLL_ADMIN_KEY, or name the daemon's "
+                   "directory with --data",
+                   url);
+}
+
 int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
 {
     *out = (struct endpoint){0};
@@ -187,7 +202,8 @@ int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
     }
     int r = endpoint_find(cli, out, err);
     out->key[0] = '\0';
-    return r < 0 ? r : server_file_read_admin(&cli->paths, out->admin, sizeof(out->admin), err);
+    return r < 0 ? operator_unknown(cli, r, err)
+                 : server_file_read_admin(&cli->paths, out->admin, sizeof(out->admin), err);
 }
 
 int cli_daemon_call(const struct cli *cli, const struct daemon_call *subs, size_t n)

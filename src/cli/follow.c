@@ -35,13 +35,13 @@ bool follow_interrupted(void)
 
 /* ---- lines ---- */
 
-/* On a terminal errors are red, and cached steps are dim. */
+/* On a terminal errors are red, warnings yellow, and cached steps dim. */
 static void entry_show(const json_t *entry, enum build_show show)
 {
     const char *message = json_text_of(entry, "message"), *level = json_text_of(entry, "level");
-    bool bad = strcmp(level, "error") == 0 || strcmp(level, "warn") == 0;
+    bool bad = strcmp(level, "error") == 0, odd = strcmp(level, "warn") == 0;
     bool cached = strncmp(message, "CACHED", 6) == 0;
-    enum paint paint = bad ? PAINT_RED : cached ? PAINT_DIM : PAINT_NONE;
+    enum paint paint = bad ? PAINT_RED : odd ? PAINT_YELLOW : cached ? PAINT_DIM : PAINT_NONE;
 
     if (show == BUILD_SHOW_JSON) {
         char *text = json_dumps(entry, JSON_COMPACT);
@@ -94,8 +94,8 @@ static int outcome(const json_t *status, struct err *err)
     if (!word || strcmp(word, "error") != 0) {
         return 0;
     }
-    return err_set(err, EPROTO, "the build failed%s%s: %s", step ? " at " : "", step ? step : "",
-                   message ? message : "no reason was given");
+    return err_set(err, EPROTO, "the build failed%s%s: %s", step ? " in step " : "",
+                   step ? step : "", message ? message : "no reason was given");
 }
 
 static void wait_a_moment(void)

@@ -1,13 +1,20 @@
 /* help.c - the help of the program and of each command, and `atoll help`. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 
-enum { HELP_COLUMN = 12, OPTION_COLUMN = 26, SUB_COLUMN = 44, LEFT_BYTES = 128 };
+enum {
+    HELP_COLUMN = 12,
+    OPTION_COLUMN = 26,
+    SUB_COLUMN = 44,
+    SETTING_COLUMN = 35,
+    LEFT_BYTES = 128
+};
 
 /* ---- the whole program ---- */
 
@@ -19,12 +26,61 @@ static const char *const groups[] = {
     [GROUP_DAEMON] = "The daemon",
 };
 
+/* A line of the settings, whose explanation is wrapped at the width of the terminal. */
+static void setting_print(struct str line, size_t width)
+{
+    size_t column = line.len < SETTING_COLUMN ? line.len : SETTING_COLUMN;
+    struct str rest = str_skip(line, column), word;
+    const char *between = "";
+
+    printf("%.*s", (int)column, line.at);
+    while (str_split(&rest, ' ', &word)) {
+        if (between[0] && column + 1 + word.len > width) {
+            printf("\n%*s", SETTING_COLUMN, "");
+            column = SETTING_COLUMN;
+            between = "";
+        }
+        printf("%s%.*s", between, (int)word.len, word.at);
+        column += strlen(between) + word.len;
+        between = " ";
+    }
+    printf("\n");
+}
+
+/* Elsewhere each setting stays a line: tools/man-pages and grep read them. */
+static void settings_wrapped(size_t width)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *all = open_memstream(&text, &len);
+
+    if (!all) {
+        config_help(stdout);
+        return;
+    }
+    config_help(all);
+    (void)fclose(all);
+    struct str rest = {text, len}, line;
+    while (str_split(&rest, '\n', &line)) {
+        if (line.len > 0) {
+            setting_print(line, width);
+        }
+    }
+    free(text);
+}
+
 void cli_settings_print(void)
 {
-    printf("Settings. Each is a flag (--tls-cert), a variable (ATOLL_TLS_CERT) and a line of the\n"
-           "configuration file (tls_cert = FILE). A flag wins over a variable, a variable over the "
-           "file:\n\n");
-    config_help(stdout);
+    size_t width = (size_t)terminal_width(stdout);
+
+    printf("Settings. Each is a flag (--tls-cert), a variable (ATOLL_TLS_CERT) and a line\n"
+           "of the configuration file (tls_cert = FILE). A flag wins over a variable, a\n"
+           "variable over the file:\n\n");
+    if (terminal_is(stdout) && width > 2 * SETTING_COLUMN) {
+        settings_wrapped(width);
+    } else {
+        config_help(stdout);
+    }
 }
 
 static void group_print(enum command_group group)
@@ -151,14 +207,14 @@ static int options_help(void)
     for (const struct option *option = common_options; option->name; option++) {
         option_print(option);
     }
-    printf(
-        "\nThe daemon is that of --url, else that of --data DIR, else that of E2B_API_URL or\n"
-        "E2B_DOMAIN, else that of this machine. E2B_API_KEY holds the key, SSL_CERT_FILE the\n"
-        "authorities to trust: `eval \"$(atoll env)\"` sets them. A flag shows in the list of\n"
-        "processes, a variable does not.\n"
-        "NO_COLOR=1 switches colours off; they and columns are for terminals only.\n\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong arguments, 3 the daemon has nothing of that\n"
-        "name, 4 no daemon answers, 130 interrupted. `exec` and `run` exit like their command.\n");
+    printf("\nThe daemon is that of --url, else that of --data DIR, else that of E2B_API_URL\n"
+           "or E2B_DOMAIN, else that of this machine. E2B_API_KEY holds the key,\n"
+           "SSL_CERT_FILE the authorities to trust: `eval \"$(atoll env)\"` sets them.\n"
+           "A flag shows in the list of processes, a variable does not.\n"
+           "NO_COLOR=1 switches colours off; they and columns are for terminals only.\n\n"
+           "Exit codes: 0 success, 1 failure, 2 wrong arguments, 3 the daemon has nothing\n"
+           "of that name, 4 no daemon answers, 130 interrupted. `exec` and `run` exit like\n"
+           "their command.\n");
     return CLI_OK;
 }
 

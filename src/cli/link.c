@@ -126,6 +126,12 @@ int link_refusal(struct str body, long status, struct err *err)
     const char *message = json_string_of(json, "message"), *code = json_string_of(json, "code");
     bool exists = code && strcmp(code, "already_exists") == 0;
     bool missing = status == 404 || (code && strcmp(code, "not_found") == 0);
+    /* The daemon keeps the token of a sandbox from a read-only key. */
+    if (status == 401 && message && strstr(message, "valid access token")) {
+        return err_set(err, EACCES,
+                       "this key may not enter the sandbox: a read-only key looks from outside, as "
+                       "`inspect`, `logs` and `stats` do");
+    }
     int number = exists ? EEXIST : missing ? ENOENT : EPROTO;
 
     return err_set(err, number, "%s", message ? message : "the sandbox refused the request");

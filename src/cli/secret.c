@@ -145,7 +145,7 @@ static const struct subcommand secret_subs[] = {
     {"list", "", "lists names, never values", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"set", "NAME", "stores a value, typed or from stdin", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"rm", "NAME...", "deletes secrets", 1, WORDS_ANY, 0, TAKES_TEXT},
+    {"rm", "NAME...", "deletes secrets", 1, WORDS_ANY, 0, TAKES_SECRET},
     {.name = NULL},
 };
 

@@ -108,7 +108,7 @@ static const struct option options[] = {
 static const struct subcommand subs[] = {
     {"list", "", "lists snapshots", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"rm", "SNAPSHOT...", "removes snapshots", 1, WORDS_ANY, COMMAND_JSON | COMMAND_QUIET,
-     TAKES_TEMPLATE},
+     TAKES_SNAPSHOT},
     {.name = NULL},
 };
 

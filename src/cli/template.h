@@ -43,7 +43,7 @@ must_check int build_run(const struct build_job *job, struct build_place *out, s
 
 /* Sends the files of one COPY, unless the daemon has them. */
 struct context_archive;
-must_check int archive_send(const struct endpoint *endpoint, const char *template_id,
+must_check int archive_send(const struct build_job *job, const char *template_id,
                             const char *source, const struct context_archive *archive,
                             struct err *err);
 

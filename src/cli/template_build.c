@@ -137,14 +137,14 @@ static int file_parse(const struct plan *plan, struct dockerfile *out, struct er
 
 /* ---- the files ---- */
 
-int archive_send(const struct endpoint *endpoint, const char *template_id, const char *source,
+int archive_send(const struct build_job *job, const char *template_id, const char *source,
                  const struct context_archive *archive, struct err *err)
 {
     char path[TEMPLATE_PATH_BYTES];
     scoped_json *answer = NULL;
 
     (void)snprintf(path, sizeof(path), "/templates/%s/files/%s", template_id, archive->hash);
-    int r = endpoint_call(endpoint, "GET", path, NULL, &answer, err);
+    int r = endpoint_call(job->endpoint, "GET", path, NULL, &answer, err);
     if (r < 0 || json_is_true(json_object_get(answer, "present"))) {
         return r;
     }
@@ -152,12 +152,14 @@ int archive_send(const struct endpoint *endpoint, const char *template_id, const
     if (!url) {
         return err_set(err, EPROTO, "the daemon's answer has no upload URL");
     }
-    printf("Sending %s (%.1f MB)\n", source, (double)archive->bytes / 1e6);
-    return endpoint_upload(endpoint, url, archive->fd, archive->bytes, err);
+    if (job->show == BUILD_SHOW_TEXT) {
+        printf("Sending %s (%.1f MB)\n", source, (double)archive->bytes / 1e6);
+    }
+    return endpoint_upload(job->endpoint, url, archive->fd, archive->bytes, err);
 }
 
-static int step_send(const struct endpoint *endpoint, struct context *context,
-                     const char *template_id, json_t *step, struct err *err)
+static int step_send(const struct build_job *job, struct context *context, const char *template_id,
+                     json_t *step, struct err *err)
 {
     const char *source = json_string_value(json_array_get(json_object_get(step, "args"), 0));
     struct context_archive archive;
@@ -166,9 +168,32 @@ static int step_send(const struct endpoint *endpoint, struct context *context,
     if (r < 0) {
         return r;
     }
-    r = archive_send(endpoint, template_id, source, &archive, err);
+    r = archive_send(job, template_id, source, &archive, err);
     (void)close(archive.fd);
     (void)json_object_set_new(step, "filesHash", json_string(archive.hash));
+    return r;
+}
+
+static bool takes_files(const json_t *step)
+{
+    return strcmp(json_string_of(step, "type"), "COPY") == 0 && !json_object_get(step, "stage");
+}
+
+/* Before the daemon hears of the template, which would wait for its files for ever. */
+static int files_check(const struct build_job *job, struct err *err)
+{
+    struct context *context = NULL;
+    const json_t *step;
+    size_t i;
+    int r = context_open(job->dir, &context, err);
+
+    json_array_foreach (job->steps, i, step) {
+        if (r == 0 && takes_files(step)) {
+            const json_t *args = json_object_get(step, "args");
+            r = context_check(context, json_string_value(json_array_get(args, 0)), err);
+        }
+    }
+    context_free(context);
     return r;
 }
 
@@ -180,9 +205,8 @@ static int files_send(const struct build_job *job, const char *template_id, stru
     int r = context_open(job->dir, &context, err);
 
     json_array_foreach (job->steps, i, step) {
-        const char *type = json_string_of(step, "type");
-        if (r == 0 && strcmp(type, "COPY") == 0 && !json_object_get(step, "stage")) {
-            r = step_send(job->endpoint, context, template_id, step, err);
+        if (r == 0 && takes_files(step)) {
+            r = step_send(job, context, template_id, step, err);
         }
     }
     context_free(context);
@@ -267,8 +291,9 @@ static void build_cancel(const struct endpoint *endpoint, const struct build_pla
 
 int build_run(const struct build_job *job, struct build_place *out, struct err *err)
 {
-    int r = template_ask(job, out, err);
+    int r = files_check(job, err);
 
+    r = r == 0 ? template_ask(job, out, err) : r;
     r = r == 0 ? stages_take(job, out->template_id, err) : r;
     r = r == 0 ? files_send(job, out->template_id, err) : r;
     if (r == 0) {

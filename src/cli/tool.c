@@ -201,7 +201,7 @@ static int refuse_tool(const char *name)
     for (size_t i = 0; i < tools_catalogue_n; i++) {
         suggest_offer(&suggest, tools_catalogue[i].name);
     }
-    return cli_fail(CLI_USAGE, "there is no tool '%s'%s; `atoll tool` lists them", name,
+    return cli_fail(CLI_USAGE, "there is no tool '%s'%s (`atoll tool` lists them)", name,
                     suggest_text(&suggest, hint, sizeof(hint)));
 }
 
@@ -211,7 +211,8 @@ static int tool(struct cli *cli)
         command_help(cli->command);
         return CLI_OK;
     }
-    if (cli->words_n == 0) {
+    bool lists = cli->words_n == 1 && strcmp(cli->words[0], "list") == 0; /* as other commands */
+    if (cli->words_n == 0 || lists) {
         return list_tools(cli);
     }
     const struct tool *named = tool_find(str_of(cli->words[0]));

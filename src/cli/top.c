@@ -13,8 +13,9 @@
 
 enum { INTERVAL_S = 2, INTERVAL_MAX_S = 3600, HEAD_LINES = 4 };
 
-#define SCREEN_OPEN "\033[?1049h\033[?25l"
-#define SCREEN_CLOSE "\033[?25h\033[?1049l"
+/* A line that is wider than the terminal is cut: wrapped, it would push the others out. */
+#define SCREEN_OPEN "\033[?1049h\033[?25l\033[?7l"
+#define SCREEN_CLOSE "\033[?7h\033[?25h\033[?1049l"
 
 static const struct grid_column columns[] = {
     {.title = "ID"},

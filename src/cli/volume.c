@@ -155,9 +155,9 @@ static int volume(struct cli *cli)
 static const struct subcommand volume_subs[] = {
     {"list", "", "lists volumes", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"create", "NAME", "creates a volume", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"rm", "NAME...", "deletes volumes and their files", 1, WORDS_ANY, 0, TAKES_TEXT},
+    {"rm", "NAME...", "deletes volumes and their files", 1, WORDS_ANY, 0, TAKES_VOLUME},
     {"ls", "NAME[/PATH]", "lists a directory of a volume", 1, 1, COMMAND_JSON | COMMAND_QUIET,
-     TAKES_TEXT},
+     TAKES_VOLUME},
     {"cp", "SOURCE TARGET", "copies files: vol:NAME/PATH", 2, 2, COMMAND_QUIET, TAKES_COPY},
     {.name = NULL},
 };

@@ -22,6 +22,14 @@ static void webhook_path(const char *id, const char *more, char out[PATH_BYTES])
     (void)snprintf(out, PATH_BYTES, WEBHOOKS "/%s%s", escaped, more);
 }
 
+/* "created" of sandbox.lifecycle.created, as --event takes it. */
+static const char *event_short(const char *name)
+{
+    const char *dot = name ? strrchr(name, '.') : NULL;
+
+    return dot ? dot + 1 : name ? name : "";
+}
+
 static const char *events_text(const json_t *webhook, char out[EVENTS_BYTES])
 {
     const json_t *event;
@@ -29,11 +37,8 @@ static const char *events_text(const json_t *webhook, char out[EVENTS_BYTES])
 
     out[0] = '\0';
     json_array_foreach (json_object_get(webhook, "events"), i, event) {
-        const char *name = json_string_value(event), *dot = name ? strrchr(name, '.') : NULL;
         int written = snprintf(out + n, EVENTS_BYTES - n, "%s%s", i > 0 ? "," : "",
-                               dot    ? dot + 1
-                               : name ? name
-                                      : "");
+                               event_short(json_string_value(event)));
         n += written > 0 && (size_t)written < EVENTS_BYTES - n ? (size_t)written : 0;
     }
     return out;
@@ -158,7 +163,7 @@ static void delivery_add(struct grid *grid, const json_t *row)
 
     grid_add(grid, json_text_of(row, "id"));
     grid_add(grid, json_text_of(row, "createdAt"));
-    grid_add(grid, json_text_of(row, "eventType"));
+    grid_add(grid, event_short(json_text_of(row, "eventType")));
     grid_add(grid, json_text_of(row, "sandboxId"));
     grid_add(grid, json_text_of(row, "status"));
     grid_addf(grid, "%lld", (long long)json_integer_value(json_object_get(row, "attempts")));
@@ -235,7 +240,7 @@ static const struct option webhook_options[] = {
     {.name = "--name", .value = "NAME", .help = "a name for lists", .of = "create"},
     {.name = "--event",
      .value = "EVENT",
-     .help = "created, updated, paused, ... (default: all)",
+     .help = "one of them [created updated paused resumed killed]",
      .of = "create",
      .repeats = true},
     {.name = NULL},

@@ -92,6 +92,11 @@ def test_webhooks(name):
             assert row["events"] == ["sandbox.lifecycle.killed", "sandbox.lifecycle.created"] and "sign" not in json.dumps(row)
             assert hook in done("webhook", "list", "-q").split()
             assert "delivered" in done("webhook", "test", hook)
+            done("run", "true")
+            end = time.monotonic() + 60
+            while len(rows := done("webhook", "deliveries", hook).splitlines()) < 2 and time.monotonic() < end:
+                time.sleep(0.2)
+            assert {row.split("\t")[2] for row in rows} == {"killed", "created"}
             assert json.loads(done("webhook", "deliveries", hook, "--json")) is not None
         finally:
             done("webhook", "rm", hook)

@@ -164,6 +164,7 @@ def test_top_is_live_at_a_terminal_and_leaves_it_as_it_was(daemon, make):
         terminal.until(later)
         terminal.type("q")
         assert terminal.end() == 0
+        assert "\x1b[?7l" in terminal.text and "\x1b[?7h" in terminal.text  # lines are cut, not wrapped
         assert terminal.text.startswith("\x1b[?1049h") and terminal.text.rstrip().endswith("\x1b[?1049l")
     finally:
         terminal.close()
@@ -345,6 +346,54 @@ def test_exit_codes_of_daemons_that_do_not_answer(atoll, daemon, tmp_path):
     assert "there is no key for it" in atoll("ps", "--url", daemon.url, env=elsewhere, code=1).stderr
     assert "status 401" in atoll("ps", "--url", daemon.url, "--key", "e2b_" + "0" * 40, env=elsewhere, code=1).stderr
     assert "of the form http://HOST" in atoll("ps", "--url", "host", "--key", "x", env=elsewhere, code=1).stderr
+    assert "resolve host" in atoll("ps", "--url", "http://nosuch.invalid", "--key", "x", env=elsewhere, code=4).stderr
+    secure = daemon.url.replace("http:", "https:")
+    assert "is that the port for TLS?" in atoll("ps", "--url", secure, "--key", "x", env=elsewhere, code=4).stderr
+
+
+def test_the_operators_commands_say_which_key_they_miss(atoll, daemon, tmp_path):
+    shell = environment(daemon, ATOLL_DATA=str(tmp_path))  # as after `eval "$(atoll env --data DIR)"`
+    refused = atoll("team", "list", env=shell, code=4).stderr
+    assert daemon.url in refused and "ATOLL_ADMIN_KEY" in refused and "--data" in refused
+    assert "default" in atoll("team", "list", "--data", str(daemon.data)).stdout
+
+
+def test_a_read_only_key_is_told_that_it_may_not_enter(atoll, daemon, make):
+    sandbox_id = make()
+    key = json.loads(atoll("key", "create", "looks", "--read-only", "--json").stdout)
+    env = environment(daemon, E2B_API_KEY=key["key"])
+    try:
+        for words in (["exec", sandbox_id, "true"], ["cp", f"{sandbox_id}:/etc/hosts", "-"]):
+            assert "a read-only key looks from outside" in atoll(*words, env=env, code=1).stderr
+        assert sandbox_id in atoll("inspect", sandbox_id, env=env).stdout
+    finally:
+        atoll("key", "revoke", key["id"])
+
+
+def test_a_missing_file_leaves_no_template_behind(atoll, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian:13\nCOPY nosuch /\n")
+    assert "there is no such file" in atoll("template", "build", "lacks-a-file", str(tmp_path), code=1).stderr
+    assert "lacks-a-file" not in atoll("template", "list").stdout
+
+
+def test_a_build_prints_its_id_alone_for_programs(atoll, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian:13\nCOPY note /\n")
+    (tmp_path / "note").write_text(os.urandom(8).hex())
+    try:
+        assert len(atoll("template", "build", "sends-a-file", str(tmp_path), "-q").stdout.split()) == 1
+        (tmp_path / "note").write_text(os.urandom(8).hex())
+        lines = atoll("template", "build", "sends-a-file", str(tmp_path), "--json").stdout.splitlines()
+        assert json.loads(lines[-1])["name"] == "sends-a-file" and all(json.loads(line) for line in lines)
+    finally:
+        atoll("template", "delete", "sends-a-file", code=None)
+
+
+def test_help_fits_a_terminal_of_80_columns(daemon, atoll):
+    for words in (["help"], ["help", "options"]):
+        assert max(map(len, atoll(*words).stdout.splitlines())) <= 80
+    text, code = shown([PROGRAM, "help", "settings"], environment(daemon), columns=80)
+    assert code == 0 and "--tls-listen" in text and max(map(len, text.splitlines())) <= 80
+    assert atoll("tool", "list", "-q").stdout == atoll("tool", "-q").stdout
 
 
 def test_serve_tells_a_newcomer_at_a_terminal_what_to_do_next():
@@ -473,6 +522,10 @@ def test_candidates_come_from_the_table_and_from_the_daemon(atoll, make):
     assert candidates("template", "build", "x", "-f", "") == [":file"]
     assert candidates("serve", "--j") == [] and candidates("nothing", "") == []
     assert set(candidates("snapshot", "")) == {"list", "rm", sandbox_id}
+    assert "base" not in candidates("snapshot", "rm", "")
+    atoll("volume", "create", "shelf")
+    assert candidates("volume", "ls", "sh") == ["shelf"] == candidates("volume", "rm", "sh")
+    atoll("volume", "rm", "shelf")
 
 
 def test_completion_waits_for_no_daemon(atoll, tmp_path):
