@@ -123,6 +123,7 @@ struct api {
     struct create *creates;             /* under way, of those that carry an Idempotency-Key */
     char *default_key_path;             /* NULL until api_prepare_default_key() */
     struct event_stream *event_streams; /* open (events_follow.c) */
+    struct audit_stream *audit_streams; /* open (audit_list.c) */
     bool renewing;                      /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
     struct route_figures *figures; /* for each route, and one for what is none */
