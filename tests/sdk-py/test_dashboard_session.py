@@ -521,6 +521,18 @@ def test_there_is_nothing_else_to_fetch(path):
     assert b"root:" not in answer
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none", "same-origin"])
+def test_an_address_that_another_page_named_says_so(site):
+    """The page then uses no link to log in that came with it."""
+    foreign = site in ("cross-site", "same-site")
+    for query in ("", "?", "?from=here", "?from=elsewhere&x", "?from=elsewhere"):
+        answer = httpx.get(f"{API_URL}/{query}", headers={"Sec-Fetch-Site": site, "Accept": "text/html"})
+        if foreign and query != "?from=elsewhere":
+            assert answer.status_code == 303 and answer.headers["location"] == "/?from=elsewhere"
+        else:
+            assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
+
+
 def test_a_program_that_wants_json_gets_it():
     answer = httpx.get(f"{API_URL}/", headers={"Accept": "application/json"})
     assert answer.status_code == 200 and answer.json()["name"] == "atoll"
