@@ -105,6 +105,15 @@ must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct
  * E2B_API_URL and E2B_API_KEY. Values that neither gives come from the data directory. */
 must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
 
+/* A sub-command that asks the daemon. */
+struct daemon_call {
+    const char *name;
+    int (*run)(const struct cli *cli, const struct endpoint *endpoint, struct err *err);
+};
+
+/* Chooses the daemon and runs the row of cli->sub. Returns the exit code. */
+int cli_daemon_call(const struct cli *cli, const struct daemon_call *subs, size_t n);
+
 /* The daemon with the operator's rights: by ATOLL_ADMIN_KEY (and E2B_API_URL) if it is set, else by
  * the token in the data directory. */
 must_check int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err);

@@ -12,7 +12,6 @@
 #include "lib/web/multi.h"
 
 enum {
-    ANSWER_BYTES_MAX = 16 * 1024 * 1024,
     ROUTE_BYTES = 128,
     MORE_BYTES = 64,
     FILE_MODE_DEFAULT = 0666, /* a volume is shared: by default a file is open to everybody */
@@ -39,32 +38,6 @@ static int volume_prepare(const struct place *place, CURL *easy, const char *met
     return r < 0 ? r : endpoint_prepare(easy, &place->link.endpoint, method, full, err);
 }
 
-static size_t on_answer(char *data, size_t size, size_t n, void *ctx)
-{
-    return buf_append(ctx, data, size * n) < 0 ? 0 : size * n;
-}
-
-static int ask_perform(const struct place *place, CURL *easy, json_t **answer, struct err *err)
-{
-    scoped_buf(body, ANSWER_BYTES_MAX);
-    char reason[CURL_ERROR_SIZE] = "";
-    long status = 0;
-
-    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
-    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_answer);
-    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, &body);
-    CURLcode code = curl_easy_perform(easy);
-    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    if (code != CURLE_OK) {
-        return endpoint_failure(&place->link.endpoint, easy, code, reason, err);
-    }
-    if (status >= 300) {
-        return link_refusal(buf_str(&body), status, err);
-    }
-    *answer = json_loadb(buf_at(&body), buf_len(&body), 0, NULL);
-    return 0;
-}
-
 static int volume_ask(const struct place *place, const char *method, const char *what,
                       const char *path, const char *more, json_t **answer, struct err *err)
 {
@@ -75,7 +48,7 @@ static int volume_ask(const struct place *place, const char *method, const char 
     if (r == 0 && strcmp(method, "POST") == 0) {
         (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, "");
     }
-    r = r < 0 ? r : ask_perform(place, easy, answer, err);
+    r = r < 0 ? r : link_perform(&place->link, easy, answer, err);
     curl_easy_cleanup(easy);
     curl_slist_free_all(headers);
     return r;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/command.h"
 #include "lib/base/str.h"
 #include "serve/daemon/lock.h"
 
@@ -187,4 +188,18 @@ int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
     int r = endpoint_find(cli, out, err);
     out->key[0] = '\0';
     return r < 0 ? r : server_file_read_admin(&cli->paths, out->admin, sizeof(out->admin), err);
+}
+
+int cli_daemon_call(const struct cli *cli, const struct daemon_call *subs, size_t n)
+{
+    struct endpoint endpoint;
+    struct err err;
+    int r = endpoint_choose(cli, &endpoint, &err);
+
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        if (strcmp(subs[i].name, cli->sub->name) == 0) {
+            return cli_result(subs[i].run(cli, &endpoint, &err), &err);
+        }
+    }
+    return cli_result(r, &err);
 }

@@ -136,7 +136,7 @@ static size_t on_answer(char *data, size_t size, size_t n, void *ctx)
     return buf_append(ctx, data, size * n) < 0 ? 0 : size * n;
 }
 
-static int call_perform(const struct link *link, CURL *easy, json_t **answer, struct err *err)
+int link_perform(const struct link *link, CURL *easy, json_t **answer, struct err *err)
 {
     scoped_buf(body, ANSWER_BYTES_MAX);
     char reason[CURL_ERROR_SIZE] = "";
@@ -150,11 +150,11 @@ static int call_perform(const struct link *link, CURL *easy, json_t **answer, st
     if (code != CURLE_OK) {
         return endpoint_failure(&link->endpoint, easy, code, reason, err);
     }
-    if (status != 200) {
+    if (status < 200 || status >= 300) {
         return link_refusal(buf_str(&body), status, err);
     }
     *answer = json_loadb(buf_at(&body), buf_len(&body), 0, NULL);
-    return *answer ? 0 : err_set(err, EPROTO, "the sandbox's answer is not JSON");
+    return 0;
 }
 
 int link_call(const struct link *link, const char *path, const char *user, const json_t *body,
@@ -167,7 +167,10 @@ int link_call(const struct link *link, const char *path, const char *user, const
 
     if (r == 0) {
         (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, text ? text : "{}");
-        r = call_perform(link, easy, answer, err);
+        r = link_perform(link, easy, answer, err);
+    }
+    if (r == 0 && !*answer) {
+        r = err_set(err, EPROTO, "the sandbox's answer is not JSON");
     }
     curl_easy_cleanup(easy);
     curl_slist_free_all(headers);

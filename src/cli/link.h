@@ -44,6 +44,9 @@ must_check int link_prepare(const struct link *link, CURL *easy, const char *met
 must_check int link_call(const struct link *link, const char *path, const char *user,
                          const json_t *body, json_t **answer, struct err *err);
 
+/* Performs a request that was prepared. *answer is NULL when the answer was no JSON. */
+must_check int link_perform(const struct link *link, CURL *easy, json_t **answer, struct err *err);
+
 /* The sentence in the body of a refusal. */
 int link_refusal(struct str body, long status, struct err *err);
 

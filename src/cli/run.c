@@ -127,27 +127,28 @@ static int script_prepare(const struct cli *cli, const struct link *link, const 
 
 static const char *const stdin_shell[] = {"/bin/sh", "-s", NULL};
 
-static int command_run(const struct cli *cli, struct session *session, struct remote_end *end,
+static int command_run(const struct cli *cli, const struct session *plan, struct remote_end *end,
                        struct err *err)
 {
+    struct session session = *plan;
     const char *file = cli_option(cli, "--file"), *env[CLI_OPTIONS_MAX];
     const char *argv[SCRIPT_WORDS_MAX + 3];
     char path[SCRIPT_PATH_BYTES];
     bool person = isatty(STDIN_FILENO);
     int r = 0;
 
-    session->env = env;
-    session->env_n = session_values(cli, "--env", env);
+    session.env = env;
+    session.env_n = session_values(cli, "--env", env);
     if (file) {
-        r = script_prepare(cli, session->link, file, path, argv, err);
-        session->argv = argv;
+        r = script_prepare(cli, session.link, file, path, argv, err);
+        session.argv = argv;
     } else if (cli->rest_n > 0) {
-        session->argv = (const char *const *)(const void *)cli->rest;
+        session.argv = (const char *const *)(const void *)cli->rest;
     } else {
-        session->terminal = person;
-        session->argv = person ? session_shell : stdin_shell;
+        session.terminal = person;
+        session.argv = person ? session_shell : stdin_shell;
     }
-    return r < 0 ? r : session_run(session, end, err);
+    return r < 0 ? r : session_run(&session, end, err);
 }
 
 static void sandbox_leave(const struct cli *cli, const struct link *link)

@@ -143,24 +143,13 @@ static int volume_cp(const struct cli *cli, const struct endpoint *endpoint, str
 
 static int volume(struct cli *cli)
 {
-    static const struct {
-        const char *name;
-        int (*run)(const struct cli *cli, const struct endpoint *endpoint, struct err *err);
-    } subs[] = {{"list", volume_list},
-                {"create", volume_create},
-                {"rm", volume_rm},
-                {"ls", volume_ls},
-                {"cp", volume_cp}};
-    struct endpoint endpoint;
-    struct err err;
-    int r = endpoint_choose(cli, &endpoint, &err);
+    static const struct daemon_call subs[] = {{"list", volume_list},
+                                              {"create", volume_create},
+                                              {"rm", volume_rm},
+                                              {"ls", volume_ls},
+                                              {"cp", volume_cp}};
 
-    for (size_t i = 0; r == 0 && i < countof(subs); i++) {
-        if (strcmp(subs[i].name, cli->sub->name) == 0) {
-            return cli_result(subs[i].run(cli, &endpoint, &err), &err);
-        }
-    }
-    return cli_result(r, &err);
+    return cli_daemon_call(cli, subs, countof(subs));
 }
 
 static const struct subcommand volume_subs[] = {

@@ -221,25 +221,14 @@ static int webhook_redeliver(const struct cli *cli, const struct endpoint *endpo
 
 static int webhook(struct cli *cli)
 {
-    static const struct {
-        const char *name;
-        int (*run)(const struct cli *cli, const struct endpoint *endpoint, struct err *err);
-    } subs[] = {{"list", webhook_list},
-                {"create", webhook_create},
-                {"rm", webhook_rm},
-                {"test", webhook_test},
-                {"deliveries", webhook_deliveries},
-                {"redeliver", webhook_redeliver}};
-    struct endpoint endpoint;
-    struct err err;
-    int r = endpoint_choose(cli, &endpoint, &err);
+    static const struct daemon_call subs[] = {{"list", webhook_list},
+                                              {"create", webhook_create},
+                                              {"rm", webhook_rm},
+                                              {"test", webhook_test},
+                                              {"deliveries", webhook_deliveries},
+                                              {"redeliver", webhook_redeliver}};
 
-    for (size_t i = 0; r == 0 && i < countof(subs); i++) {
-        if (strcmp(subs[i].name, cli->sub->name) == 0) {
-            return cli_result(subs[i].run(cli, &endpoint, &err), &err);
-        }
-    }
-    return cli_result(r, &err);
+    return cli_daemon_call(cli, subs, countof(subs));
 }
 
 static const struct option webhook_options[] = {

@@ -97,9 +97,11 @@ static void a_parked_jail_is_claimed_once(void)
 
 static void every_other_step_of_a_save_is_refused(void)
 {
+    struct sandboxes all = {0};
+
     for (unsigned from = 0; from < SAVE_PHASES; from++) {
         for (unsigned to = 0; to < SAVE_PHASES; to++) {
-            struct sandbox of = {.id = "i"};
+            struct sandbox of = {.id = "i", .all = &all};
             struct save save = {.sb = &of, .phase = from};
             bool may = save_phases[from].next & PHASE(to);
 
@@ -111,7 +113,8 @@ static void every_other_step_of_a_save_is_refused(void)
 
 static void a_save_is_not_written_before_the_agent_is_quiet(void)
 {
-    struct sandbox of = {.id = "i"};
+    struct sandboxes all = {0};
+    struct sandbox of = {.id = "i", .all = &all};
     struct save save = {.sb = &of};
 
     CHECK(!save_set_phase(&save, SAVE_WRITING));

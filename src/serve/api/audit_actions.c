@@ -55,6 +55,7 @@ static const struct audit_action actions[] = {
     {"PATCH",  "/events/webhooks/{}",              "webhook.change"},
     {"DELETE", "/events/webhooks/{}",              "webhook.delete"},
     {"POST",   "/events/webhooks/{}/test",         "webhook.test"},
+    {"POST",   "/events/webhooks/{}/deliveries/{}/redeliver", "webhook.redeliver"},
 
     {"POST",   "/access-tokens",                   "token.create"},
     {"DELETE", "/access-tokens/{}",                "token.delete"},
