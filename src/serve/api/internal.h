@@ -58,6 +58,8 @@ struct team {
     } recorded;
     uint64_t builds;     /* begun since the daemon's start */
     uint64_t audit_rows; /* likewise, of calls */
+    uint32_t refused;    /* calls on record, in the second that began then */
+    int64_t refused_since_ms;
     struct team *next;
 };
 
@@ -102,8 +104,6 @@ struct audit {        /* audit.c */
     uint64_t rows;    /* of no team, since the daemon's start */
     uint64_t changes; /* rows that began or ended, likewise */
     uint64_t dropped; /* refused calls that were too many to be written down */
-    uint32_t refused; /* in the second that began then */
-    int64_t refused_since_ms;
 };
 
 struct api {
