@@ -180,11 +180,11 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return 0;
 }
 
-static int tree_fill(struct copy *copy, int in, const char *dir, struct err *err)
+static int tree_fill(struct copy *copy, int in, const char *dir, bool is_new, struct err *err)
 {
     scoped_fd root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = root < 0 ? err_sys(err, "open %s", dir)
-                     : extract_tree(in, root, &copy->entries_skipped, err);
+                     : extract_tree(in, root, is_new, &copy->entries_skipped, err);
 
     return r < 0 ? r : copy_drain(copy, in, err);
 }
@@ -196,7 +196,7 @@ static int tree_receive(struct copy *copy, int in, struct err *err)
     const char *path = copy->to->path;
 
     if (copy->to->type == PLACE_DIRECTORY) {
-        return tree_fill(copy, in, path, err);
+        return tree_fill(copy, in, path, false, err);
     }
     int r = temporary_beside(path, temporary, err);
     if (r < 0) {
@@ -206,7 +206,7 @@ static int tree_receive(struct copy *copy, int in, struct err *err)
         return err_sys(err, "make a directory beside %s", path);
     }
     (void)chmod(temporary, 0777 & ~umask_now()); /* a stream may not say it */
-    r = tree_fill(copy, in, temporary, err);
+    r = tree_fill(copy, in, temporary, true, err);
     if (r == 0 && rename(temporary, path) < 0) {
         r = err_sys(err, "write %s", path);
     }

@@ -36,6 +36,7 @@ struct directory {
 struct extract {
     struct archive *archive;
     int root;
+    bool root_is_new;
     unsigned number;               /* of the next temporary name */
     struct directory *directories; /* the last comes first */
     atomic_int *skipped;
@@ -229,18 +230,23 @@ static int hardlink_make(struct extract *x, const char *of, int dir, const char 
     return place(dir, temporary, last, err);
 }
 
+/* One that was there before keeps its mode: a sandbox does not open the user's directories. */
 static int directory_make(struct extract *x, struct archive_entry *entry, int dir, const char *last,
                           const char *name, struct err *err)
 {
-    struct directory *directory = xnew(struct directory);
+    bool is_new = last[0] ? mkdirat(dir, last, 0700) == 0 : x->root_is_new;
 
-    *directory = (struct directory){.name = xstrdup(name),
-                                    .mode = archive_entry_perm(entry) & MODE_KEPT,
-                                    .mtime = mtime_of(entry),
-                                    .next = x->directories};
-    x->directories = directory;
-    if (last[0] && mkdirat(dir, last, 0700) < 0 && errno != EEXIST) {
+    if (last[0] && !is_new && errno != EEXIST) {
         return fail(err, "make the directory", last);
+    }
+    if (is_new) {
+        struct directory *directory = xnew(struct directory);
+
+        *directory = (struct directory){.name = xstrdup(name),
+                                        .mode = archive_entry_perm(entry) & MODE_KEPT,
+                                        .mtime = mtime_of(entry),
+                                        .next = x->directories};
+        x->directories = directory;
     }
     return 0;
 }
@@ -322,9 +328,12 @@ static int entries_make(struct extract *x, struct err *err)
     return r == ARCHIVE_EOF ? 0 : err_set(err, EIO, "the sandbox sent no valid tar stream");
 }
 
-int extract_tree(int in, int root, atomic_int *skipped, struct err *err)
+int extract_tree(int in, int root, bool root_is_new, atomic_int *skipped, struct err *err)
 {
-    struct extract x = {.root = root, .skipped = skipped, .archive = archive_read_new()};
+    struct extract x = {.root = root,
+                        .root_is_new = root_is_new,
+                        .skipped = skipped,
+                        .archive = archive_read_new()};
 
     if (!x.archive) {
         abort();

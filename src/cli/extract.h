@@ -14,12 +14,15 @@
 #define CLI_EXTRACT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-/* `skipped` counts the entries that were left out. */
-must_check int extract_tree(int in, int root, atomic_int *skipped, struct err *err);
+/* `skipped` counts the entries that were left out. Directories that were there before keep their
+ * mode, and so does the root unless it is new. */
+must_check int extract_tree(int in, int root, bool root_is_new, atomic_int *skipped,
+                            struct err *err);
 
 /* A path of the stream, checked: "./a//b/" is "a/b", "." is "". -EINVAL with a sentence. Pure. */
 must_check int extract_name(const char *name, char *out, size_t size, struct err *err);

@@ -65,6 +65,22 @@ test('a link leads in once, and is in no address afterwards', async () => {
   await close(second);
 });
 
+test('a page of another site logs nobody in', async () => {
+  const token = await link();
+  const page = await open();
+  const elsewhere = 'http://elsewhere.localhost/';
+  await page.route(`${elsewhere}**`, (route) => route.fulfill({ contentType: 'text/html', body: `<a href="${WEB}/#login=${token}">look</a>` }));
+  await page.goto(elsewhere);
+  await page.getByText('look').click();
+  await page.getByLabel('API key').waitFor();
+  assert.match(await page.getByRole('status').first().innerText(), /Another page/);
+  assert.ok(!page.url().includes(token));
+  assert.deepEqual(await page.context().cookies(), []);
+  await page.goto(`${WEB}/#login=${token}`); // as if pasted: the link is still good
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  await page.context().close(); // it was at another host
+});
+
 test('a session that ended leads to the login, and back to the same page', async () => {
   const page = await enter('/sandboxes');
   await page.getByRole('heading', { name: 'Sandboxes', level: 1 }).waitFor();

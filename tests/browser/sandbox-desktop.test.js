@@ -54,6 +54,7 @@ def serve(s):
     p.send(struct.pack('>HHBBBBHHHBBB3x', W, H, 32, 24, 0, 1, 255, 255, 255, 16, 8, 0) + struct.pack('>I', len(name)) + name)
     threading.Thread(target=lambda: [p.s.recv(4096) or time.sleep(1) for _ in range(1000)], daemon=True).start()
     for _ in range(600):
+        p.send(struct.pack('>BxxxI', 3, 4) + b'evil')
         p.send(struct.pack('>BxH', 0, 1) + struct.pack('>HHHHi', 0, 0, W, H, 0) + bytes([0, 200, 100, 0]) * (W * H))
         time.sleep(0.5)
 
@@ -81,5 +82,19 @@ test('a screen is shown, and connected again', async () => {
   await page.getByRole('button', { name: 'Connect again' }).click();
   await canvas.waitFor();
   assert.equal(await page.getByText('The screen is not connected').count(), 0);
+  await close(page);
+});
+
+test('a sandbox does not write into the clipboard by itself', async () => {
+  const id = await sandbox();
+  await run(id, `cat > screen.py <<'END'${SCREEN}END\nsetsid -f python3 screen.py >screen.log 2>&1`);
+  const page = await enter(`/sandboxes/${id}/desktop`, { permissions: ['clipboard-read', 'clipboard-write'] });
+  const text = () => page.evaluate(() => navigator.clipboard.readText());
+  await page.evaluate(() => navigator.clipboard.writeText('mine'));
+  const take = page.getByRole('button', { name: 'Take its clipboard' });
+  await take.waitFor(); // the text has come
+  assert.equal(await text(), 'mine');
+  await take.click();
+  await until('the text was taken', async () => (await text()) === 'evil');
   await close(page);
 });

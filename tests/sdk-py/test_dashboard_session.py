@@ -493,9 +493,11 @@ def test_assets_are_kept_by_browsers_and_packed():
         assert answer.headers["content-encoding"] == "gzip" and answer.headers["vary"] == "Accept-Encoding"
         again = httpx.get(f"{API_URL}{path}", headers={"If-None-Match": answer.headers["etag"]})
         assert again.status_code == 304 and again.content == b""
-        for coding in ("identity", "gzip;q=0", "br"):
+        for coding in ("identity", "gzip;q=0", "br;q=0"):
             plain = httpx.get(f"{API_URL}{path}", headers={"Accept-Encoding": coding})
             assert "content-encoding" not in plain.headers and plain.content == answer.content, path
+        with httpx.stream("GET", f"{API_URL}{path}", headers={"Accept-Encoding": "br"}) as small:
+            assert small.headers.get("content-encoding") in ("br", None), path
 
 
 def raw_get(path):
@@ -517,6 +519,18 @@ def test_there_is_nothing_else_to_fetch(path):
     status, answer = raw_get(path)
     assert status in (400, 404), answer[:200]
     assert b"root:" not in answer
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none", "same-origin"])
+def test_an_address_that_another_page_named_says_so(site):
+    """The page then uses no link to log in that came with it."""
+    foreign = site in ("cross-site", "same-site")
+    for query in ("", "?", "?from=here", "?from=elsewhere&x", "?from=elsewhere"):
+        answer = httpx.get(f"{API_URL}/{query}", headers={"Sec-Fetch-Site": site, "Accept": "text/html"})
+        if foreign and query != "?from=elsewhere":
+            assert answer.status_code == 303 and answer.headers["location"] == "/?from=elsewhere"
+        else:
+            assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
 
 
 def test_a_program_that_wants_json_gets_it():
@@ -545,7 +559,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.dumps(dict(self.headers)).encode()
         self.send_response(200)
         for name, value in (("Set-Cookie", "atoll_session=" + "0" * 64 + "; Path=/"), ("Set-Cookie", "own=1"),
-                            ("Clear-Site-Data", '"cookies"'), ("Content-Length", str(len(body)))):
+                            ("Clear-Site-Data", '"cookies"'), ("X-Content-Type-Options", "none"), ("Set-Login", "logged-in"), ("Content-Length", str(len(body)))):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
@@ -572,6 +586,29 @@ def test_no_sandbox_sees_or_sets_the_dashboards_cookie(echo, page):
     plain = httpx.get(f"{API_URL}/", headers={**routing, "Cookie": "a=1; c=3"})
     assert plain.headers.get_list("set-cookie") == ["own=1"]
     assert {name.lower(): value for name, value in plain.json().items()}["cookie"] == "a=1; c=3"
+
+
+def test_a_link_to_a_file_shows_no_document_of_the_dashboards_origin(own_sandbox):
+    """Whoever has a key can make such a link and send it to the operator."""
+    for name, document in (("page.html", True), ("drawing.svg", True), ("page.xhtml", True), ("paper.pdf", False)):
+        own_sandbox.files.write(f"/tmp/{name}", "<script>alert(document.domain)</script>")
+        link = own_sandbox.download_url(f"/tmp/{name}")
+        assert link.startswith(API_URL)
+        answer = httpx.get(link)
+        assert answer.status_code == 200 and answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers.get("content-security-policy") == ("sandbox" if document else None)
+    by_name = urlsplit(link)._replace(scheme="http", netloc=urlsplit(API_URL).netloc, path="/files").geturl()
+    host = {"Host": f"49983-{own_sandbox.sandbox_id}.localhost:{urlsplit(API_URL).port}"}
+    answer = httpx.get(by_name.replace("paper.pdf", "page.html"), headers=host)
+    assert "content-security-policy" not in answer.headers  # another origin, which is the sandbox's own
+
+
+def test_an_answer_to_a_page_is_never_its_document(echo, page):
+    headers = {**web.routing(echo.sandbox_id, 8000), "X-Atoll-CSRF": "agent"}
+    answer = httpx.get(f"{API_URL}/", headers=headers)
+    assert answer.headers["content-security-policy"] == "sandbox"
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+    assert "set-login" not in answer.headers
 
 
 # ---- WebSockets ----

@@ -132,6 +132,28 @@ def test_refusals_are_bounded(ours, daemon):
     assert figures["atoll_audit_rows_total"] - before < 300
 
 
+def test_refusals_of_one_team_hide_none_of_another(daemon, ours, theirs):
+    stop = threading.Event()
+
+    def flood():
+        with client(daemon, daemon.key) as api:
+            while not stop.is_set():
+                api.post("/admin/keys", json={"name": "x"})
+
+    before = daemon.figures()["atoll_audit_dropped_total"]
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        until(lambda: daemon.figures()["atoll_audit_dropped_total"] > before, "too many refusals", 30)
+        for name in ("one", "two", "three"):
+            assert theirs.post("/admin/teams", json={"name": name}).status_code == 401
+            time.sleep(0.3)  # a second's share is spent soon after it begins
+    finally:
+        stop.set()
+        thread.join()
+    until(lambda: len(rows(theirs, action="team.create")) == 3, "all three are on record", 10)
+
+
 def test_the_operator_is_named_to_the_operator_alone(ours, operator):
     team = ours.get("/teams").json()[0]["teamID"]
     assert operator.patch(f"/admin/teams/{team}", json={"limits": {"builds": 5}}).status_code in (200, 204)

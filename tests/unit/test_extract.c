@@ -59,7 +59,7 @@ static int extract(int root, const struct row *rows, size_t n)
     scoped_fd tar = tar_of(rows, n);
 
     atomic_store(&skipped, 0);
-    return extract_tree(tar, root, &skipped, &err);
+    return extract_tree(tar, root, false, &skipped, &err);
 }
 #define EXTRACT(root, ...)                                                                         \
     extract(root, (const struct row[]){__VA_ARGS__},                                               \
@@ -159,10 +159,10 @@ static void a_stream_that_breaks_off_is_no_tree(void)
     scoped_fd tar = tar_of(&row, 1), noise = tar_of(&row, 1);
 
     CHECK_INT(ftruncate(tar, 515), 0);
-    CHECK(extract_tree(tar, dir.fd, &skipped, &err) < 0);
+    CHECK(extract_tree(tar, dir.fd, false, &skipped, &err) < 0);
     CHECK_STR(content(dir.fd, "f"), "(none)");
     CHECK_INT(pwrite(noise, "noise", 5, 100), 5);
-    CHECK(extract_tree(noise, dir.fd, &skipped, &err) < 0);
+    CHECK(extract_tree(noise, dir.fd, false, &skipped, &err) < 0);
 }
 
 static void names_are_made_plain(void)
@@ -183,6 +183,18 @@ static void names_are_made_plain(void)
               -ENAMETOOLONG);
 }
 
+static void directories_that_were_there_keep_their_mode(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+
+    CHECK(mkdirat(dir.fd, "private", 0700) == 0 && fchmod(dir.fd, 0700) == 0);
+    CHECK(EXTRACT(dir.fd, {".", AE_IFDIR, 0777, "", false}, {"private", AE_IFDIR, 0777, "", false},
+                  {"fresh", AE_IFDIR, 0750, "", false}) == 0);
+    CHECK_INT(mode_of(dir.fd, "private") & 07777, 0700);
+    CHECK_INT(mode_of(dir.fd, ".") & 07777, 0700);
+    CHECK_INT(mode_of(dir.fd, "fresh") & 07777, 0750);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -192,6 +204,8 @@ int main(void)
         {"other kinds are left out", other_kinds_are_left_out},
         {"a stream that breaks off is no tree", a_stream_that_breaks_off_is_no_tree},
         {"names are made plain", names_are_made_plain},
+        {"directories that were there keep their mode",
+         directories_that_were_there_keep_their_mode},
     };
 
     return check_run(tests, countof(tests));

@@ -220,7 +220,7 @@ static void a_key_takes_its_sessions_and_links_along(void)
 static void a_link_works_once_and_for_a_minute(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    char first[WEB_TOKEN_LEN + 1], second[WEB_TOKEN_LEN + 1];
+    char first[WEB_TOKEN_LEN + 1], second[WEB_TOKEN_LEN + 1], others[WEB_TOKEN_LEN + 1];
     char key_id[ID_UUID_LEN + 1], admin_id[ID_UUID_LEN + 1];
     struct house h;
 
@@ -233,11 +233,14 @@ static void a_link_works_once_and_for_a_minute(void)
     CHECK_STR(admin_id, OTHER);
     CHECK(!links_take(h.sessions, str_of(first), START_MS, key_id, admin_id));
     CHECK(!links_take(h.sessions, str_of(second), START_MS + LINK_MS, key_id, admin_id));
+    links_make(h.sessions, OTHER, "", START_MS, others);
     for (int i = 0; i <= LINKS_MAX; i++) {
         links_make(h.sessions, KEY, "", START_MS, i == 0 ? first : second);
     }
     CHECK(!links_take(h.sessions, str_of(first), START_MS, key_id, admin_id));
     CHECK(links_take(h.sessions, str_of(second), START_MS, key_id, admin_id));
+    CHECK(links_take(h.sessions, str_of(others), START_MS, key_id, admin_id)); /* pushed by none */
+    CHECK_STR(key_id, OTHER);
     house_close(&h);
 }
 

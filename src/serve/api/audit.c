@@ -20,7 +20,7 @@ enum {
     AUDIT_TEAM_ROWS_MAX = 200 * 1000, /* of a team, or of no team: the oldest are deleted */
     AUDIT_ROWS_MAX = 4 * 1000 * 1000, /* of all teams */
     AUDIT_PURGE_EVERY = 1000,         /* rows of a team between two looks at its number */
-    AUDIT_REFUSED_PER_S = 20,         /* calls that were refused, of all keys */
+    AUDIT_REFUSED_PER_S = 20,         /* calls that were refused, of one team */
     AUDIT_SECOND_MS = 1000,
     AUDIT_MADE_MAX = 16, /* ids of new objects in one row */
 };
@@ -93,20 +93,21 @@ void audit_tick(struct api *api)
                        api->audit.last - AUDIT_ROWS_MAX);
 }
 
-/* Refused calls cost nothing to make: only some are written down. */
-static bool refusal_has_room(struct audit *audit)
+/* Refused calls cost nothing to make: only some are written down. Each team has its own number, so
+ * that no other hides its calls behind many of them. */
+static bool refusal_has_room(struct audit *audit, struct team *team)
 {
     int64_t now_ms = clock_mono_ms();
 
-    if (now_ms - audit->refused_since_ms >= AUDIT_SECOND_MS) {
-        audit->refused_since_ms = now_ms;
-        audit->refused = 0;
+    if (now_ms - team->refused_since_ms >= AUDIT_SECOND_MS) {
+        team->refused_since_ms = now_ms;
+        team->refused = 0;
     }
-    if (audit->refused >= AUDIT_REFUSED_PER_S) {
+    if (team->refused >= AUDIT_REFUSED_PER_S) {
         audit->dropped++;
         return false;
     }
-    audit->refused++;
+    team->refused++;
     return true;
 }
 
@@ -158,7 +159,7 @@ static bool who_was_refused(struct call *call, struct who *who)
         return false;
     }
     *who = (struct who){key->team, key->id, key->name, "key"};
-    return refusal_has_room(&call->api->audit);
+    return refusal_has_room(&call->api->audit, accounts_team(call->api, key->team->id));
 }
 
 static void row_write(struct call *call, const struct who *who, const char *action)

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
@@ -21,6 +22,8 @@ enum {
     AUDIT_STREAM_ROWS = 500,     /* of one read */
     AUDIT_LOOK_MS = 1000,        /* between two looks for more */
     AUDIT_KEEP_ALIVE_LOOKS = 15, /* an empty line after so many without a row */
+    AUDIT_STALL_MS = 60 * 1000,  /* without a byte taken */
+    AUDIT_STREAMS_PER_TEAM_MAX = 8,
     AUDIT_PAGE_BYTES_MAX = 4 * 1024 * 1024,
 };
 
@@ -186,13 +189,16 @@ void handle_audit(struct call *call, const json_t *body)
 
 /* ---- a stream ---- */
 
-struct stream {
-    struct call *call; /* its exchange is ours */
+struct audit_stream {
+    struct audit_stream *prev, *next; /* in api->audit_streams */
+    struct call *call;                /* its exchange is ours */
     struct question question;
     struct buf page; /* not sent yet */
     uv_timer_t timer;
     uint64_t seen; /* changes when the last read began */
     uint32_t idle; /* looks that found nothing */
+    size_t room;   /* for more bytes, at the last look */
+    int64_t taken_ms;
     bool again;
     bool reading, full; /* full: the last read brought as many rows as it may */
     bool responded, finished, gone;
@@ -200,44 +206,80 @@ struct stream {
 
 static void on_timer_closed(uv_handle_t *handle)
 {
-    struct stream *stream = handle->data;
+    struct audit_stream *stream = handle->data;
 
     buf_fini(&stream->page);
     call_free(stream->call);
     free(stream);
 }
 
-static void stream_free(struct stream *stream)
+static void stream_free(struct audit_stream *stream)
 {
     uv_close((uv_handle_t *)&stream->timer, on_timer_closed);
 }
 
-static void read_next(struct stream *stream);
+static void read_next(struct audit_stream *stream);
 
-static void finish(struct stream *stream)
+static void finish(struct audit_stream *stream)
 {
     stream->finished = true;
     http_finish(stream->call->ex);
 }
 
+/* A key that was deleted, or has got limits, reads no more. The admin's has no id here. */
+static bool is_admitted(struct call *call)
+{
+    struct err ignored;
+
+    if (call->key_id[0]) {
+        const struct key *key = accounts_find_id(call->api, call->team, call->key_id);
+
+        return key && !limits_any(&key->limits);
+    }
+    bool admitted = call_authenticate(call, &ignored) == 0;
+    call->admin = NULL; /* its key may be deleted while the call goes on */
+    return admitted;
+}
+
+/* Nothing waits for the client, or it has taken some of it since the last look. */
+static bool is_taking(struct audit_stream *stream)
+{
+    size_t room = http_writable(stream->call->ex);
+
+    if (room == HTTP_WINDOW_BYTES || room != stream->room) {
+        stream->taken_ms = clock_mono_ms();
+    }
+    stream->room = room;
+    return clock_mono_ms() - stream->taken_ms < AUDIT_STALL_MS;
+}
+
 static void on_look(uv_timer_t *timer)
 {
-    struct stream *stream = timer->data;
+    struct audit_stream *stream = timer->data;
 
-    if (stream->gone || stream->reading || buf_len(&stream->page) > 0) {
+    if (stream->gone) {
+        return;
+    }
+    if (!is_admitted(stream->call) || !is_taking(stream)) {
+        stream->finished = true;
+        http_abort(stream->call->ex, -ECONNABORTED);
+        return;
+    }
+    if (stream->finished || stream->reading || buf_len(&stream->page) > 0) {
         return;
     }
     /* Once more after a change: it may not have been committed when it was looked for. */
     if (stream->call->api->audit.changes != stream->seen || stream->again) {
         stream->again = stream->call->api->audit.changes != stream->seen;
         read_next(stream);
-    } else if (++stream->idle % AUDIT_KEEP_ALIVE_LOOKS == 0) {
+    } else if (++stream->idle % AUDIT_KEEP_ALIVE_LOOKS == 0 &&
+               http_writable(stream->call->ex) > 0) {
         http_write(stream->call->ex, "\n", 1);
     }
 }
 
 /* Starts the next step, if none is under way. */
-static void advance(struct stream *stream)
+static void advance(struct audit_stream *stream)
 {
     struct http_exchange *ex = stream->call->ex;
     size_t room = http_writable(ex), left = buf_len(&stream->page);
@@ -260,7 +302,7 @@ static void advance(struct stream *stream)
     }
 }
 
-static int page_fill(struct stream *stream, const char *text)
+static int page_fill(struct audit_stream *stream, const char *text)
 {
     scoped_json *rows = json_loads(text, 0, NULL);
     size_t i;
@@ -278,7 +320,7 @@ static int page_fill(struct stream *stream, const char *text)
     return r;
 }
 
-static void respond(struct stream *stream)
+static void respond(struct audit_stream *stream)
 {
     const struct http_header headers[] = {{STR("content-type"), str_of(lines_type)},
                                           {STR("cache-control"), STR("no-store")}};
@@ -292,7 +334,7 @@ static void respond(struct stream *stream)
 
 static void on_rows(void *ctx, int error, const struct err *err, const char *text)
 {
-    struct stream *stream = ctx;
+    struct audit_stream *stream = ctx;
 
     stream->reading = false;
     if (stream->gone) {
@@ -309,7 +351,7 @@ static void on_rows(void *ctx, int error, const struct err *err, const char *tex
     advance(stream);
 }
 
-static void read_next(struct stream *stream)
+static void read_next(struct audit_stream *stream)
 {
     struct audit_query query = query_of(stream->call, &stream->question);
 
@@ -324,7 +366,7 @@ static void read_next(struct stream *stream)
 
 static void on_credit(void *ctx)
 {
-    struct stream *stream = ctx;
+    struct audit_stream *stream = ctx;
 
     if (stream->responded && !stream->gone) {
         advance(stream);
@@ -333,10 +375,11 @@ static void on_credit(void *ctx)
 
 static void on_end(void *ctx, int error)
 {
-    struct stream *stream = ctx;
+    struct audit_stream *stream = ctx;
 
     (void)error;
     stream->gone = true;
+    DL_DELETE(stream->call->api->audit_streams, stream);
     stream->call->ex = NULL;
     (void)uv_timer_stop(&stream->timer);
     if (!stream->reading) {
@@ -344,10 +387,37 @@ static void on_end(void *ctx, int error)
     }
 }
 
-bool stream_audit(struct call *call)
+static size_t streams_of(const struct api *api, const struct team *team)
+{
+    const struct audit_stream *stream;
+    size_t n = 0;
+
+    DL_FOREACH (api->audit_streams, stream) {
+        n += stream->call->team == team;
+    }
+    return n;
+}
+
+static void stream_start(struct call *call, const struct question *question)
 {
     static const struct http_handler handler = {
         .needs_peer = true, .on_credit = on_credit, .on_end = on_end};
+    struct audit_stream *stream = xnew(struct audit_stream);
+
+    stream->call = call;
+    stream->question = *question;
+    stream->timer.data = stream;
+    stream->taken_ms = clock_mono_ms();
+    buf_init(&stream->page, AUDIT_PAGE_BYTES_MAX);
+    (void)uv_timer_init(call->api->options.loop, &stream->timer);
+    (void)uv_timer_start(&stream->timer, on_look, AUDIT_LOOK_MS, AUDIT_LOOK_MS);
+    DL_APPEND(call->api->audit_streams, stream);
+    http_accept(call->ex, &handler, stream);
+    read_next(stream);
+}
+
+bool stream_audit(struct call *call)
+{
     struct str accept = http_header_get(http_request(call->ex), "accept");
     struct question question;
     struct err err;
@@ -355,14 +425,10 @@ bool stream_audit(struct call *call)
     if (!str_eq(str_trim(accept), str_of(lines_type)) || parse(call, &question, &err) < 0) {
         return false; /* the plain route answers, and says what is wrong */
     }
-    struct stream *stream = xnew(struct stream);
-    stream->call = call;
-    stream->question = question;
-    stream->timer.data = stream;
-    buf_init(&stream->page, AUDIT_PAGE_BYTES_MAX);
-    (void)uv_timer_init(call->api->options.loop, &stream->timer);
-    (void)uv_timer_start(&stream->timer, on_look, AUDIT_LOOK_MS, AUDIT_LOOK_MS);
-    http_accept(call->ex, &handler, stream);
-    read_next(stream);
+    if (streams_of(call->api, call->team) >= AUDIT_STREAMS_PER_TEAM_MAX) {
+        call_refuse(call, 429, "the audit log is read with 8 streams already, the most at a time");
+        return false; /* the refusal is answered as usual */
+    }
+    stream_start(call, &question);
     return true;
 }

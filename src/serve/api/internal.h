@@ -58,6 +58,8 @@ struct team {
     } recorded;
     uint64_t builds;     /* begun since the daemon's start */
     uint64_t audit_rows; /* likewise, of calls */
+    uint32_t refused;    /* calls on record, in the second that began then */
+    int64_t refused_since_ms;
     struct team *next;
 };
 
@@ -102,8 +104,6 @@ struct audit {        /* audit.c */
     uint64_t rows;    /* of no team, since the daemon's start */
     uint64_t changes; /* rows that began or ended, likewise */
     uint64_t dropped; /* refused calls that were too many to be written down */
-    uint32_t refused; /* in the second that began then */
-    int64_t refused_since_ms;
 };
 
 struct api {
@@ -123,6 +123,7 @@ struct api {
     struct create *creates;             /* under way, of those that carry an Idempotency-Key */
     char *default_key_path;             /* NULL until api_prepare_default_key() */
     struct event_stream *event_streams; /* open (events_follow.c) */
+    struct audit_stream *audit_streams; /* open (audit_list.c) */
     bool renewing;                      /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
     struct route_figures *figures; /* for each route, and one for what is none */

@@ -130,7 +130,8 @@ static bool take_place(struct edge *edge, const struct backend *backend, const c
     return true;
 }
 
-static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)
+static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port,
+                   bool is_link)
 {
     struct str id = str_of(sandbox_info(sb).id);
     enum edge_error error = EDGE_ERROR_SHARE;
@@ -158,7 +159,8 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         return;
     }
     sandbox_wake(sb);
-    request_start(backend, ex, port, may_wake, NULL);
+    request_start(backend, ex,
+                  &(struct request_way){.port = port, .may_wake = may_wake, .is_link = is_link});
 }
 
 /* The session of the team stands for the traffic token. The ports of our own programs have tokens
@@ -182,7 +184,8 @@ void edge_stream(void *ctx, struct http_exchange *ex, const char *team_id, const
         return;
     }
     sandbox_wake(sb);
-    request_start(backend, ex, port, true, target);
+    request_start(backend, ex,
+                  &(struct request_way){.port = port, .may_wake = true, .stream_to = target});
 }
 
 static void handle_target(struct edge *edge, struct http_exchange *ex,
@@ -196,7 +199,7 @@ static void handle_target(struct edge *edge, struct http_exchange *ex,
     } else if (!sb) {
         edge_refuse(edge, ex, EDGE_ERROR_NOT_FOUND, target->id, target->port);
     } else {
-        let_in(edge, sb, ex, target->port);
+        let_in(edge, sb, ex, target->port, false);
     }
 }
 
@@ -205,7 +208,7 @@ static void handle_signed(struct edge *edge, struct http_exchange *ex)
     struct sandbox *sb = signed_find(edge->sandboxes, http_request(ex));
 
     if (sb) {
-        let_in(edge, sb, ex, AGENT_PORT);
+        let_in(edge, sb, ex, AGENT_PORT, true);
     } else {
         edge->outcomes[EDGE_BAD_SIGNATURE]++;
         edge_refuse_text(ex, 401, "application/json; charset=utf-8",
@@ -218,7 +221,7 @@ static void handle_token(struct edge *edge, struct http_exchange *ex)
     struct sandbox *sb = token_find(edge->sandboxes, http_request(ex));
 
     if (sb) {
-        let_in(edge, sb, ex, AGENT_PORT);
+        let_in(edge, sb, ex, AGENT_PORT, false);
     } else {
         edge_refuse(edge, ex, EDGE_ERROR_NOT_FOUND, STR(""), AGENT_PORT);
     }

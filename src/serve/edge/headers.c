@@ -15,8 +15,21 @@ static const char *const rewritten[] = {
 /* An answer to a page of the dashboard is an answer of the dashboard's origin: a sandbox must not
  * change what the browser keeps for it. */
 static const char *const of_origin[] = {
-    "set-cookie", "clear-site-data", "strict-transport-security", "alt-svc",
-    "nel",        "report-to",       "reporting-endpoints",       "service-worker-allowed",
+    "set-cookie",
+    "clear-site-data",
+    "strict-transport-security",
+    "alt-svc",
+    "nel",
+    "report-to",
+    "reporting-endpoints",
+    "service-worker-allowed",
+    "accept-ch",
+    "critical-ch",
+    "set-login",
+    "use-as-dictionary",
+    "secure-session-registration",
+    "sec-session-registration",
+    "x-content-type-options", /* written again */
 };
 
 static bool is_one_of(struct str name, const char *const *names, size_t n)
@@ -171,11 +184,41 @@ static bool sets_ours(const struct http_header *header)
     return str_ieq(header->name, STR("set-cookie")) && pair_is_ours(header->value);
 }
 
+/* Viewers of PDF refuse to work in a document without an origin, and give a script none. Of several
+ * types a browser may take any. */
+static bool is_pdf(const struct http_header *headers, size_t n)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < n; i++) {
+        if (str_ieq(headers[i].name, STR("content-type"))) {
+            if (!str_ieq(str_trim(headers[i].value), STR("application/pdf"))) {
+                return false;
+            }
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Should a browser show the answer all the same, as it does with a signed link to a file, then as a
+ * document of no origin: no script runs, and nothing of the dashboard can be read. */
+static void add_no_origin(struct headers *out, const struct http_header *headers, size_t n)
+{
+    (void)!add(out, STR("x-content-type-options"), STR("nosniff"));
+    if (!is_pdf(headers, n)) {
+        (void)!add(out, STR("content-security-policy"), STR("sandbox"));
+    }
+}
+
 void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel,
                       bool of_dashboard)
 {
     out->n = 0;
     out->text = (struct buf){0};
+    if (of_dashboard && !tunnel) {
+        add_no_origin(out, headers, n); /* first: there is room for these */
+    }
     for (size_t i = 0; i < n; i++) {
         struct str name = headers[i].name;
         bool upgrade = tunnel && str_ieq(name, STR("upgrade"));

@@ -174,8 +174,9 @@ must_check int headers_request(struct headers *out, const struct http_request *r
 /* Whether a page of the dashboard asks: its cookie or its token is there. Neither is passed on. */
 bool headers_of_dashboard(const struct http_request *req);
 /* Makes the headers for the client. With `tunnel` the upgrade header stays. Without those that
- * change what a browser keeps for the dashboard's origin, when a page of it asked. No sandbox sets
- * the dashboard's cookie. */
+ * change what a browser keeps for the dashboard's origin, and as a document of no origin, when a
+ * page of it asked or a link without a host of the sandbox. No sandbox sets the dashboard's
+ * cookie. */
 void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel,
                       bool of_dashboard);
 
@@ -199,11 +200,17 @@ void service_conn_free(struct service_conn *service); /* NULL is fine */
 
 /* ---- request.c ---- */
 
-/* Accepts the exchange and forwards it. may_wake: the request may resume a sandbox that is paused
- * meanwhile. stream_to: a WebSocket of the dashboard is passed on to that path, and no other answer
- * than 101; NULL: the request is passed on as it is. */
-void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake,
-                   const char *stream_to);
+struct request_way {
+    uint16_t port;
+    bool may_wake;         /* the request may resume a sandbox that is paused meanwhile */
+    bool is_link;          /* to a name of the daemon, where a browser may follow it */
+    const char *stream_to; /* a WebSocket of the dashboard is passed on to that path, and no other
+                              answer than 101; NULL: the request is passed on as it is */
+};
+
+/* Accepts the exchange and forwards it. */
+void request_start(struct backend *backend, struct http_exchange *ex,
+                   const struct request_way *way);
 /* The sandbox ended, or is paused: an answer that has begun is reset, otherwise the client gets the
  * error. */
 void request_gone(struct edge_request *request, enum edge_error why);

@@ -395,15 +395,14 @@ static void request_connect(struct edge_request *p)
     }
 }
 
-void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake,
-                   const char *stream_to)
+void request_start(struct backend *backend, struct http_exchange *ex, const struct request_way *way)
 {
     struct edge_request *p = xnew(struct edge_request);
 
     p->edge = backend->edge;
     p->backend = backend;
-    p->port = port;
-    p->may_wake = may_wake;
+    p->port = way->port;
+    p->may_wake = way->may_wake;
     p->step_us = clock_mono_us();
     p->trace = http_note_trace(ex);
     memcpy(p->id, backend->id, sizeof(p->id));
@@ -414,8 +413,8 @@ void request_start(struct backend *backend, struct http_exchange *ex, uint16_t p
     DL_APPEND(backend->requests, p);
     backend->requests_n++;
     p->upgrade = http_request(ex)->upgrade;
-    p->stream_to = stream_to ? xstrdup(stream_to) : NULL;
-    p->of_dashboard = headers_of_dashboard(http_request(ex));
+    p->stream_to = way->stream_to ? xstrdup(way->stream_to) : NULL;
+    p->of_dashboard = way->is_link || headers_of_dashboard(http_request(ex));
     forward_accept(&p->forward, ex, &forward_events, p);
     request_connect(p);
 }

@@ -16,6 +16,8 @@ enum {
     GZIP_WINDOW_BITS = 16 + MAX_WBITS, /* zlib's way to say gzip */
 };
 
+#define WEB_ELSEWHERE "from=elsewhere" /* web/src/lib/session.ts knows it, too */
+
 struct web {
     const struct web_file *files;
     size_t n;
@@ -267,6 +269,28 @@ static void serve_asset(const struct web_file *file, struct http_exchange *ex)
     answer(ex, plain ? 200 : 500, head.list, head.n, plain, plain ? file->plain_bytes : 0, plain);
 }
 
+/* A browser that follows a link of another page says so, in a header that no page can set. Such an
+ * address may bring a link to log in with (#login=): the query tells our page not to use it, or
+ * every page could log its visitors in as somebody else. The part behind the # stays. */
+static bool is_from_elsewhere(const struct http_request *req)
+{
+    struct str site = str_trim(http_header_get(req, "sec-fetch-site"));
+
+    return site.len > 0 && !str_ieq(site, STR("none")) && !str_ieq(site, STR("same-origin")) &&
+           !str_eq(req->query, STR(WEB_ELSEWHERE));
+}
+
+static void send_on(struct http_exchange *ex)
+{
+    struct head head = {.n = 0};
+
+    put_common(&head, "default-src 'none'; frame-ancestors 'none'");
+    put(&head, "Location", "/?" WEB_ELSEWHERE);
+    put(&head, "Cache-Control", "no-store");
+    put(&head, "Vary", "Sec-Fetch-Site");
+    answer(ex, 303, head.list, head.n, NULL, 0, NULL);
+}
+
 /* Programs that ask what this is get the API's answer. */
 static bool wants_json(const struct http_request *req)
 {
@@ -286,6 +310,8 @@ bool web_handle(struct web *web, struct http_exchange *ex)
     }
     if (!str_eq(req->method, STR("GET")) && !str_eq(req->method, STR("HEAD"))) {
         refuse_method(ex);
+    } else if (is_page && is_from_elsewhere(req)) {
+        send_on(ex);
     } else if (is_page) {
         serve_page(web, file, ex);
     } else {

@@ -276,14 +276,31 @@ static void link_drop(struct sessions *sessions, struct link *link)
     free(link);
 }
 
+/* A key that makes many ends its own: nobody else's login is in its hands. */
+static void links_make_room(struct sessions *sessions, const char *key_id)
+{
+    struct link *link, *oldest = NULL;
+    size_t n = 0;
+
+    DL_FOREACH (sessions->links, link) {
+        if (strcmp(link->key_id, key_id) == 0) {
+            oldest = oldest ? oldest : link;
+            n++;
+        }
+    }
+    if (n >= LINKS_PER_KEY_MAX) {
+        link_drop(sessions, oldest);
+    } else if (sessions->links_n >= LINKS_MAX) {
+        link_drop(sessions, sessions->links);
+    }
+}
+
 void links_make(struct sessions *sessions, const char *key_id, const char *admin_key_id,
                 int64_t now_ms, char token[WEB_TOKEN_LEN + 1])
 {
     struct link *link = xnew(struct link);
 
-    if (sessions->links_n >= LINKS_MAX) {
-        link_drop(sessions, sessions->links);
-    }
+    links_make_room(sessions, key_id);
     id_hex(token, WEB_TOKEN_BYTES);
     sha256_hex(token, WEB_TOKEN_LEN, link->hash);
     (void)str_copy(link->key_id, sizeof(link->key_id), str_of(key_id));

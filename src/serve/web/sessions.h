@@ -25,7 +25,8 @@ enum {
     SESSIONS_PER_KEY_MAX = 50,          /* one more ends the one that was used longest ago */
     SESSION_HANDLE_LEN = 40,            /* hex digits */
     LINK_MS = 60 * 1000,
-    LINKS_MAX = 200, /* one more ends the oldest */
+    LINKS_MAX = 2000,       /* one more ends the oldest, */
+    LINKS_PER_KEY_MAX = 20, /* and one more of a key the oldest of that key */
     LOGIN_FAILURES_MAX = 10,
     LOGIN_WINDOW_MS = 60 * 1000, /* so many failures of one source in this time */
     LOGIN_SOURCES_MAX = 1000,    /* beyond them the oldest is forgotten */

@@ -52,12 +52,25 @@ async function ask(): Promise<void> {
   }
 }
 
-/** Takes the token out of `#login=TOKEN`, so that neither the history nor a copied address has it. */
+/** The daemon adds this where a link of another page led here. */
+const ELSEWHERE = '?from=elsewhere';
+
+/** Takes the token out of `#login=TOKEN`, so that neither the history nor a copied address has it.
+ * A link that another page brought is not used: it may be a login of somebody else. */
 function takeLink(): string | null {
   const found = /^#\/?login=([^&]+)/.exec(location.hash);
   if (!found) return null;
-  history.replaceState(null, '', location.pathname + '#/');
+  history.replaceState(null, '', location.pathname + location.search + '#/');
+  if (location.search === ELSEWHERE) {
+    notice.value = 'Another page brought this link to log in. It was not used: run `atoll open`, or paste the address yourself.';
+    return null;
+  }
   return decodeURIComponent(found[1]!);
+}
+
+/** Whether an address that a sandbox named leads to another origin. At this one it could be a login. */
+export function isElsewhere(address: string): boolean {
+  return /^https?:\/\//i.test(address) && URL.canParse(address) && new URL(address).origin !== location.origin;
 }
 
 async function useLink(link: string): Promise<void> {

@@ -2,7 +2,7 @@
 import RFB from '@novnc/novnc';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { sentence } from '../../lib/api';
-import { Button, EmptyState, ErrorNote, Field, Note, Spinner } from '../../ui/basics';
+import { Button, copyText, EmptyState, ErrorNote, Field, Note, Spinner } from '../../ui/basics';
 import { Dialog } from '../../ui/dialog';
 import { Form } from '../../ui/form';
 import { toast } from '../../ui/toast';
@@ -64,6 +64,7 @@ function Screen({ box, onEnd }: { box: Box; onEnd: (why: string) => void }) {
   const [password, setPassword] = useState('');
   const [fit, setFit] = useState(true);
   const [viewOnly, setViewOnly] = useState(false);
+  const [offered, setOffered] = useState('');
   useEffect(() => {
     const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
     const made = new RFB(place.current!, `${scheme}://${location.host}/dashboard/sandboxes/${encodeURIComponent(box.id)}/stream/${SCREEN_PORT}`);
@@ -75,10 +76,8 @@ function Screen({ box, onEnd }: { box: Box; onEnd: (why: string) => void }) {
     made.addEventListener('connect', () => setPhase(''));
     made.addEventListener('credentialsrequired', () => setAsking(true));
     made.addEventListener('securityfailure', (event) => (refused = String((event as CustomEvent<{ reason?: string }>).detail.reason ?? 'The password is wrong.')));
-    made.addEventListener('clipboard', (event) => {
-      const text = String((event as CustomEvent<{ text: string }>).detail.text);
-      void navigator.clipboard?.writeText(text).catch(() => {});
-    });
+    // A sandbox does not write into the reader's clipboard: what is pasted next may be a command.
+    made.addEventListener('clipboard', (event) => setOffered(String((event as CustomEvent<{ text: string }>).detail.text)));
     made.addEventListener('disconnect', () => {
       if (!left) onEnd(refused || 'The connection to the screen ended.');
     });
@@ -116,6 +115,11 @@ function Screen({ box, onEnd }: { box: Box; onEnd: (why: string) => void }) {
           {phase && `${phase} …`}
         </span>
         <span class="grow" />
+        {offered && (
+          <Button small icon="copy" onClick={() => copyText(offered).then(() => toast('Copied.'))}>
+            Take its clipboard
+          </Button>
+        )}
         {navigator.clipboard && (
           <Button small icon="copy" onClick={paste}>
             Send the clipboard

@@ -3,6 +3,7 @@
 // Content-Security-Policy admits none.
 import createDOMPurify from 'dompurify';
 import { useEffect, useRef } from 'preact/hooks';
+import { isElsewhere } from '../../../lib/session';
 
 const purify = createDOMPurify(window);
 
@@ -15,7 +16,7 @@ const TAGS = [
 
 purify.addHook('afterSanitizeAttributes', (node) => {
   if (node.nodeName === 'A') {
-    if (!/^https?:\/\//i.test(node.getAttribute('href') ?? '')) node.removeAttribute('href');
+    if (!isElsewhere(node.getAttribute('href') ?? '')) node.removeAttribute('href');
     node.setAttribute('target', '_blank');
     node.setAttribute('rel', 'noopener noreferrer');
   }

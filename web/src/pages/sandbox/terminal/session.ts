@@ -8,6 +8,7 @@ import '@xterm/xterm/css/xterm.css';
 import { effect, signal } from '@preact/signals';
 import { asUser, fromBase64, toBase64 } from '../../../lib/agent';
 import { ApiError, sentence, sleep } from '../../../lib/api';
+import { isElsewhere } from '../../../lib/session';
 import { color, theme } from '../../../lib/theme';
 import { copyText } from '../../../ui/basics';
 import type { Box } from '../box';
@@ -39,7 +40,7 @@ HTMLSpanElement.prototype.setAttribute = function (name: string, value: string):
 
 /* Only what a browser opens as a page of another origin. */
 function openLink(_event: MouseEvent, address: string): void {
-  if (/^https?:\/\//i.test(address)) window.open(address, '_blank', 'noopener,noreferrer');
+  if (isElsewhere(address)) window.open(address, '_blank', 'noopener,noreferrer');
 }
 
 function look() {
