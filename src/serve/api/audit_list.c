@@ -293,6 +293,9 @@ static void advance(struct audit_stream *stream)
         buf_consume(&stream->page, n);
     }
     if (n < left) {
+        if (http_writable(ex) > 0) {
+            advance(stream); /* the socket took it at once, which brings no credit */
+        }
         return; /* on_credit goes on */
     }
     if (stream->full) {
