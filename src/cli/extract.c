@@ -254,7 +254,7 @@ static int directory_make(struct extract *x, struct archive_entry *entry, int di
 static int entry_make(struct extract *x, struct archive_entry *entry, struct err *err)
 {
     const char *given = archive_entry_pathname(entry), *last = "";
-    char name[NAME_BYTES], whole[NAME_BYTES] = "";
+    char name[NAME_BYTES] = "", whole[NAME_BYTES] = "";
 
     given = given ? given : archive_entry_pathname_utf8(entry);
     int r = given ? extract_name(given, name, sizeof(name), err)
@@ -298,7 +298,7 @@ static void directories_finish(struct extract *x, bool apply)
     while ((directory = x->directories)) {
         struct err err;
         const char *last = "";
-        char name[NAME_BYTES];
+        char name[NAME_BYTES] = "";
         (void)str_copy(name, sizeof(name), str_of(directory->name));
         scoped_fd dir = apply ? parent_open(x, name, &last, &err) : -1;
         scoped_fd fd = dir < 0 ? -1
