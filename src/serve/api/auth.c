@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 
@@ -258,6 +259,7 @@ static bool is_reading(const struct route *route)
 /* Fills the call with what the key may. */
 static int take_key(struct call *call, const struct key *key, struct err *err)
 {
+    assert(key); /* of a check that succeeded */
     if (key->read_only && !is_reading(call->route)) {
         return err_set(err, EPERM,
                        "this API key is read-only: it may look at everything of its team, and "

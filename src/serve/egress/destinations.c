@@ -153,7 +153,7 @@ static size_t host_copy(char *out, struct str host)
     size_t n = host.len < DESTINATION_HOST_BYTES - 1 ? host.len : DESTINATION_HOST_BYTES - 1;
 
     for (size_t i = 0; i < n; i++) {
-        out[i] = is_of_host(host.at[i]) ? host.at[i] : '?';
+        out[i] = (char)(is_of_host(host.at[i]) ? host.at[i] : '?');
     }
     out[n] = '\0';
     return n + 1;
