@@ -93,7 +93,9 @@ class Team:
 
     def has_published(self, row):
         """Whether this row of an answer is a template that this team made public itself."""
-        names = [row.get("templateID"), *(row.get("aliases") or []), *(row.get("names") or [])]
+        names = [row.get("templateID")]
+        for field in ("aliases", "names"):
+            names += row[field] if isinstance(row.get(field), list) else []
         with self.lock:
             return row.get("public") is True and any(
                 isinstance(name, str) and {name, name.rpartition("/")[2]} & self.published for name in names)
