@@ -32,9 +32,12 @@ static int timeout_parse(const json_t *body, enum create_version version, int64_
     if (r == 0 && seconds == 0) {
         r = err_set(err, EINVAL, "Timeout must be greater than 0");
     }
+    if (r < 0) {
+        return r;
+    }
     out->timeout_ms = seconds * 1000;
     (void)json_object_set_new(out->options, "timeout", json_integer(seconds));
-    return r;
+    return 0;
 }
 
 static int env_check(const json_t *env, struct err *err)
