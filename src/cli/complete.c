@@ -90,26 +90,10 @@ static void offer_sandboxes(const struct line *line, const char *behind)
     }
 }
 
-static void offer_templates(const struct line *line)
-{
-    scoped_json *list = NULL;
-    struct endpoint endpoint;
-    struct err err;
-    const json_t *row;
-    size_t i;
-
-    if (live_endpoint(line, &endpoint) &&
-        endpoint_call(&endpoint, "GET", "/templates", NULL, &list, &err) == 0) {
-        json_array_foreach (list, i, row) {
-            const json_t *names = json_object_get(row, "names");
-            const char *name = json_string_value(json_array_get(names, 0));
-            offer(line, name ? name : json_text_of(row, "templateID"), NULL);
-        }
-    }
-}
-
-/* The field of each row that an API's list has. */
-static void offer_rows(const struct line *line, const char *path, const char *field)
+/* A field of each row that an API's list has, or the first of its texts; `otherwise` is the field
+ * of a row that has none. */
+static void offer_rows(const struct line *line, const char *path, const char *field,
+                       const char *otherwise)
 {
     scoped_json *list = NULL;
     struct endpoint endpoint;
@@ -120,7 +104,10 @@ static void offer_rows(const struct line *line, const char *path, const char *fi
     if (live_endpoint(line, &endpoint) &&
         endpoint_call(&endpoint, "GET", path, NULL, &list, &err) == 0) {
         json_array_foreach (list, i, row) {
-            offer(line, json_text_of(row, field), NULL);
+            const json_t *value = json_object_get(row, field);
+            const char *text =
+                json_string_value(json_is_array(value) ? json_array_get(value, 0) : value);
+            offer(line, text ? text : json_text_of(row, otherwise), NULL);
         }
     }
 }
@@ -143,16 +130,16 @@ static void offer_taken(const struct line *line, enum takes takes)
         offer_sandboxes(line, "");
         break;
     case TAKES_TEMPLATE:
-        offer_templates(line);
+        offer_rows(line, "/templates", "names", "templateID");
         break;
     case TAKES_SNAPSHOT:
-        offer_rows(line, "/snapshots?limit=100", "snapshotID");
+        offer_rows(line, "/snapshots?limit=100", "snapshotID", "snapshotID");
         break;
     case TAKES_VOLUME:
-        offer_rows(line, "/volumes", "name");
+        offer_rows(line, "/volumes", "name", "name");
         break;
     case TAKES_SECRET:
-        offer_rows(line, "/secrets", "name");
+        offer_rows(line, "/secrets", "name", "name");
         break;
     case TAKES_COPY:
         offer_sandboxes(line, ":");

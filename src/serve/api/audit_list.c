@@ -61,17 +61,6 @@ static int parse_action(struct str query, char out[AUDIT_OBJECT_BYTES], struct e
     return r;
 }
 
-static int parse_follow(struct str query, bool *follow, struct err *err)
-{
-    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
-    int r = query_text(query, "follow", &value, err);
-
-    *follow = r > 0 && str_eq(buf_str(&value), STR("true"));
-    return r <= 0 || *follow || str_eq(buf_str(&value), STR("false"))
-               ? (r < 0 ? r : 0)
-               : field_refuse(err, "follow", "true or false");
-}
-
 static int parse_numbers(struct str query, struct question *out, struct err *err)
 {
     const struct int_range any = {0, INT64_MAX};
@@ -107,7 +96,10 @@ static int parse(const struct call *call, struct question *out, struct err *err)
     if (r == 0) {
         r = parse_action(query, out->action, err);
     }
-    return r == 0 ? parse_follow(query, &out->follow, err) : r;
+    if (r == 0) {
+        r = query_bool(query, "follow", &out->follow, err);
+    }
+    return r < 0 ? r : 0;
 }
 
 static const char *or_null(const char *text)

@@ -69,17 +69,11 @@ static const struct page_order orders[] = {
 
 static int public_ask(struct str query, int *out, struct err *err)
 {
-    scoped_buf(text, QUERY_VALUE_BYTES_MAX);
-    int r = query_text(query, "public", &text, err);
+    bool is_public = false;
+    int r = query_bool(query, "public", &is_public, err);
 
-    *out = -1;
-    if (r > 0) {
-        *out = str_eq(buf_str(&text), STR("true"));
-        r = *out || str_eq(buf_str(&text), STR("false"))
-                ? 0
-                : field_refuse(err, "public", "true or false");
-    }
-    return r;
+    *out = r > 0 ? is_public : -1;
+    return r < 0 ? r : 0;
 }
 
 void handle_dashboard_templates(struct call *call, const json_t *body)

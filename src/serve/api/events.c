@@ -11,20 +11,6 @@
 
 /* ---- pages by offset ---- */
 
-static int parse_order(struct str query, bool *ascending, struct err *err)
-{
-    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
-
-    int r = query_text(query, "orderAsc", &value, err);
-    if (r <= 0) {
-        return r;
-    }
-    *ascending = str_eq(buf_str(&value), STR("true"));
-    return *ascending || str_eq(buf_str(&value), STR("false"))
-               ? 0
-               : field_refuse(err, "orderAsc", "true or false");
-}
-
 int page_query_parse(struct str query, struct page_query *out, struct err *err)
 {
     *out = (struct page_query){.limit = PAGE_LIMIT_DEFAULT};
@@ -33,7 +19,8 @@ int page_query_parse(struct str query, struct page_query *out, struct err *err)
     if (r >= 0) {
         r = query_int(query, "limit", (struct int_range){1, PAGE_LIMIT_MAX}, &out->limit, err);
     }
-    return r >= 0 ? parse_order(query, &out->ascending, err) : r;
+    r = r < 0 ? r : query_bool(query, "orderAsc", &out->ascending, err);
+    return r < 0 ? r : 0;
 }
 
 /* ---- types ---- */

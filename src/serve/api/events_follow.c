@@ -284,18 +284,6 @@ static void on_place(void *ctx, int error, const struct err *err, struct str lin
     advance(stream);
 }
 
-/* 1: the query asks for a stream. */
-static int query_follows(struct str query, struct err *err)
-{
-    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
-    int r = query_text(query, "follow", &value, err);
-
-    if (r <= 0 || str_eq(buf_str(&value), STR("false"))) {
-        return r < 0 ? r : 0;
-    }
-    return str_eq(buf_str(&value), STR("true")) ? 1 : field_refuse(err, "follow", "true or false");
-}
-
 static int query_parse(struct str query, struct event_stream *stream, struct err *err)
 {
     scoped_buf(after, QUERY_VALUE_BYTES_MAX);
@@ -346,14 +334,15 @@ bool stream_events(struct call *call)
 {
     struct str query = http_request(call->ex)->query;
     struct err err;
-    int follows = query_follows(query, &err);
+    bool follows = false;
+    int asked = query_bool(query, "follow", &follows, &err);
 
-    if (follows == 0) {
+    if (asked >= 0 && !follows) {
         return false;
     }
     struct event_stream *stream = xnew(struct event_stream);
     stream->call = call;
-    int r = follows < 0 ? follows : query_parse(query, stream, &err);
+    int r = asked < 0 ? asked : query_parse(query, stream, &err);
     struct str id = {call->param, strcspn(call->param, "-")}; /* the older "<id>-<client id>" */
     if (r == 0 && !str_copy(stream->sandbox_id, sizeof(stream->sandbox_id), id)) {
         r = err_set(&err, EINVAL, "validation error: this is no id of a sandbox");

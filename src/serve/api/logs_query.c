@@ -84,20 +84,6 @@ static int search_parse(struct str query, struct logfile_query *out, struct err 
                          LOGFILE_SEARCH_BYTES_MAX);
 }
 
-static int follow_parse(struct str query, bool *follow, struct err *err)
-{
-    scoped_buf(word, QUERY_VALUE_BYTES_MAX);
-
-    int r = query_text(query, "follow", &word, err);
-    if (r <= 0) {
-        return r;
-    }
-    *follow = str_eq(buf_str(&word), STR("true"));
-    return *follow || str_eq(buf_str(&word), STR("false"))
-               ? 0
-               : field_refuse(err, "follow", "true or false");
-}
-
 static int words_parse(struct str query, struct logfile_query *out, bool *follow, struct err *err)
 {
     int r = direction_parse(query, out, err);
@@ -109,12 +95,12 @@ static int words_parse(struct str query, struct logfile_query *out, bool *follow
         r = search_parse(query, out, err);
     }
     if (r == 0) {
-        r = follow_parse(query, follow, err);
+        r = query_bool(query, "follow", follow, err);
     }
-    if (r == 0 && *follow && out->backward) {
+    if (r >= 0 && *follow && out->backward) {
         r = err_set(err, EINVAL, "validation error: what is followed cannot go backward");
     }
-    return r;
+    return r < 0 ? r : 0;
 }
 
 int logs_query_v2(struct str query, int64_t now_ms, struct logfile_query *out, bool *follow,

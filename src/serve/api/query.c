@@ -21,6 +21,22 @@ int query_text(struct str query, const char *name, struct buf *out, struct err *
     return r;
 }
 
+int query_bool(struct str query, const char *name, bool *out, struct err *err)
+{
+    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
+    int r = query_text(query, name, &value, err);
+
+    if (r <= 0) {
+        return r;
+    }
+    bool is_true = str_eq(buf_str(&value), STR("true"));
+    if (!is_true && !str_eq(buf_str(&value), STR("false"))) {
+        return field_refuse(err, name, "true or false");
+    }
+    *out = is_true;
+    return 1;
+}
+
 static bool digits_read(struct str text, int64_t *out)
 {
     int64_t number = 0;

@@ -20,6 +20,9 @@ must_check int query_text(struct str query, const char *name, struct buf *out, s
 must_check int query_int(struct str query, const char *name, struct int_range range, int64_t *out,
                          struct err *err);
 
+/* As above for true or false. */
+must_check int query_bool(struct str query, const char *name, bool *out, struct err *err);
+
 /* `start` and `end` in seconds of Unix time; INT64_MIN and INT64_MAX when they are not given.
  * -EINVAL when they are no such numbers, or in the wrong order. */
 struct query_range {

@@ -86,6 +86,7 @@ static void cookie_set(struct call *call, const char *token)
 struct login {
     struct call *call;
     char token[WEB_TOKEN_LEN + 1];
+    bool is_new; /* the cookie is to be set; a session that was not saved ends */
 };
 
 static void login_free(struct login *login)
@@ -94,7 +95,8 @@ static void login_free(struct login *login)
     free(login);
 }
 
-static void on_begun(void *ctx, int error, const struct err *err)
+/* A session was begun, or has got the operator's rights. */
+static void on_saved(void *ctx, int error, const struct err *err)
 {
     struct login *login = ctx;
     struct call *call = login->call;
@@ -103,14 +105,16 @@ static void on_begun(void *ctx, int error, const struct err *err)
     const struct key *key = session ? session_key(call->api, session) : NULL;
 
     if (error < 0) {
-        if (key) {
+        if (key && login->is_new) {
             sessions_end(call->api->sessions, session, NULL, NULL);
         }
         call_fail_err(call, error, err);
     } else if (!key) {
         call_fail(call, 401, "the session has ended: log in again");
     } else {
-        cookie_set(call, login->token);
+        if (login->is_new) {
+            cookie_set(call, login->token);
+        }
         call_json(call, 201, session_json(call->api, session, key, token));
     }
     login_free(login);
@@ -121,9 +125,10 @@ static void begin(struct call *call, const struct key *key, const char *admin_ke
     struct login *login = xnew(struct login);
 
     login->call = call;
+    login->is_new = true;
     audit_begin_as(call, key, "session.begin");
     (void)sessions_begin(call->api->sessions, key->id, admin_key_id, clock_wall_ms(), login->token,
-                         on_begun, login);
+                         on_saved, login);
 }
 
 /* Counts the failure, against those who try many. */
@@ -206,24 +211,6 @@ static void begin_by_key(struct call *call, const char *key_text, const char *ad
 
 /* ---- the operator's rights ---- */
 
-static void on_elevated(void *ctx, int error, const struct err *err)
-{
-    struct login *login = ctx;
-    struct call *call = login->call;
-    struct str token = str_of(login->token);
-    struct session *session = sessions_find(call->api->sessions, token, clock_wall_ms());
-    const struct key *key = session ? session_key(call->api, session) : NULL;
-
-    if (error < 0) {
-        call_fail_err(call, error, err);
-    } else if (!key) {
-        call_fail(call, 401, "the session has ended: log in again");
-    } else {
-        call_json(call, 201, session_json(call->api, session, key, token));
-    }
-    login_free(login);
-}
-
 /* The value of the cookie that auth_session() has taken. */
 static bool token_of(const struct http_request *req, const struct session *session, char *out)
 {
@@ -266,7 +253,7 @@ static void elevate(struct call *call, const char *admin_text)
     struct login *login = xnew(struct login);
     login->call = call;
     (void)token_of(http_request(call->ex), session, login->token);
-    sessions_elevate(call->api->sessions, session, admin->id, on_elevated, login);
+    sessions_elevate(call->api->sessions, session, admin->id, on_saved, login);
 }
 
 /* ---- /dashboard/session ---- */

@@ -209,20 +209,6 @@ void handle_webhooks_get(struct call *call, const json_t *body)
     }
 }
 
-static int events_parse(struct str query, bool *with_events, struct err *err)
-{
-    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
-    int r = query_text(query, "events", &value, err);
-
-    if (r <= 0) {
-        return r;
-    }
-    *with_events = str_eq(buf_str(&value), STR("true"));
-    return *with_events || str_eq(buf_str(&value), STR("false"))
-               ? 0
-               : field_refuse(err, "events", "true or false");
-}
-
 void handle_webhooks_deliveries(struct call *call, const json_t *body)
 {
     struct str query = http_request(call->ex)->query;
@@ -230,7 +216,7 @@ void handle_webhooks_deliveries(struct call *call, const json_t *body)
     struct err err;
     bool with_events = false;
     int r = page_query_parse(query, &page, &err);
-    r = r < 0 ? r : events_parse(query, &with_events, &err);
+    r = r < 0 ? r : query_bool(query, "events", &with_events, &err);
 
     (void)body;
     if (r < 0) {
