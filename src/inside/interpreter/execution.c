@@ -87,12 +87,7 @@ bool execution_is_full(const struct execution *e)
 
 static void flush(struct execution *e)
 {
-    while (buf_len(&e->out) && http_writable(e->ex)) {
-        size_t room = http_writable(e->ex);
-        size_t n = buf_len(&e->out) < room ? buf_len(&e->out) : room;
-        http_write(e->ex, buf_at(&e->out), n);
-        buf_consume(&e->out, n);
-    }
+    buf_consume(&e->out, http_write_some(e->ex, buf_at(&e->out), buf_len(&e->out)));
     if (e->ended && buf_len(&e->out) == 0) {
         http_finish(e->ex);
     }

@@ -113,6 +113,20 @@ size_t http_writable(const struct http_exchange *ex)
     return pending < HTTP_WINDOW_BYTES ? HTTP_WINDOW_BYTES - pending : 0;
 }
 
+/* Bytes that the socket takes at once bring no credit, so there is another turn after each. */
+size_t http_write_some(struct http_exchange *ex, const void *data, size_t len)
+{
+    size_t done = 0, room;
+
+    while (done < len && (room = http_writable(ex)) > 0) {
+        size_t n = len - done < room ? len - done : room;
+
+        http_write(ex, (const char *)data + done, n);
+        done += n;
+    }
+    return done;
+}
+
 void http_trailers(struct http_exchange *ex, const struct http_header *headers, size_t n)
 {
     if (!ex->over && !ex->finished && ex->ops->trailers) {

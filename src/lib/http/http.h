@@ -100,6 +100,9 @@ void http_also(struct http_exchange *ex, const struct http_header *headers, size
 /* Copies. A stream must not exceed http_writable(); a small complete answer need not ask. */
 void http_write(struct http_exchange *ex, const void *data, size_t len);
 size_t http_writable(const struct http_exchange *ex);
+/* Writes as much as the peer takes now, and returns how much that was. The rest is for on_credit.
+ */
+size_t http_write_some(struct http_exchange *ex, const void *data, size_t len);
 /* Before http_finish(): fields that follow the body. HTTP/1.1 leaves them out. Copies. */
 void http_trailers(struct http_exchange *ex, const struct http_header *headers, size_t n);
 void http_finish(struct http_exchange *ex);

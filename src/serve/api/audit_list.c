@@ -273,21 +273,12 @@ static void on_look(uv_timer_t *timer)
 /* Starts the next step, if none is under way. */
 static void advance(struct audit_stream *stream)
 {
-    struct http_exchange *ex = stream->call->ex;
-    size_t room = http_writable(ex), left = buf_len(&stream->page);
-    size_t n = left < room ? left : room;
-
     if (stream->finished || stream->reading) {
         return;
     }
-    if (n > 0) {
-        http_write(ex, buf_at(&stream->page), n);
-        buf_consume(&stream->page, n);
-    }
-    if (n < left) {
-        if (http_writable(ex) > 0) {
-            advance(stream); /* the socket took it at once, which brings no credit */
-        }
+    buf_consume(&stream->page,
+                http_write_some(stream->call->ex, buf_at(&stream->page), buf_len(&stream->page)));
+    if (buf_len(&stream->page) > 0) {
         return; /* on_credit goes on */
     }
     if (stream->full) {

@@ -160,15 +160,11 @@ static void read_on(struct event_stream *stream)
     store_events_after(stream->call->api->options.store, &query, stream->after, on_page, stream);
 }
 
-/* What the socket takes at once brings no credit: so there is another turn. */
 static void send_page(struct event_stream *stream)
 {
-    size_t room, left;
+    size_t n = http_write_some(stream->call->ex, buf_at(&stream->page), buf_len(&stream->page));
 
-    while ((left = buf_len(&stream->page)) > 0 && (room = http_writable(stream->call->ex)) > 0) {
-        size_t n = left < room ? left : room;
-
-        http_write(stream->call->ex, buf_at(&stream->page), n);
+    if (n > 0) {
         buf_consume(&stream->page, n);
         stream->taken_ms = stream->beat_ms = clock_mono_ms();
     }

@@ -36,14 +36,9 @@ static void read_next(struct follow *follow);
 
 static void send_page(struct follow *follow)
 {
-    struct http_exchange *ex = follow->call->ex;
-    size_t room = http_writable(ex), left = buf_len(&follow->page);
-    size_t n = left < room ? left : room;
+    size_t n = http_write_some(follow->call->ex, buf_at(&follow->page), buf_len(&follow->page));
 
-    if (n > 0) {
-        http_write(ex, buf_at(&follow->page), n);
-        buf_consume(&follow->page, n);
-    }
+    buf_consume(&follow->page, n);
 }
 
 static void respond(struct follow *follow)

@@ -88,17 +88,12 @@ struct sending {
     char *owned; /* NULL: the bytes are the program's */
 };
 
-/* What the socket takes at once brings no credit: so there is another turn. */
 static void send_more(struct sending *sending)
 {
-    size_t n;
+    size_t n = http_write_some(sending->ex, sending->at, sending->left);
 
-    while (sending->left > 0 && (n = http_writable(sending->ex)) > 0) {
-        n = n < sending->left ? n : sending->left;
-        http_write(sending->ex, sending->at, n);
-        sending->at += n;
-        sending->left -= n;
-    }
+    sending->at += n;
+    sending->left -= n;
     if (sending->left == 0) {
         http_finish(sending->ex);
     }
