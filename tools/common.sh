@@ -75,8 +75,12 @@ copy DIR here, and ask \`atoll doctor\`. ATOLL_ANY_SYSTEM=yes goes on all the sa
     esac
 }
 
-# version_before: the version that is upgraded from, a tag or a commit: the newest tag before HEAD, and as
-# long as there is none, the last commit that was published without one.
+# version_before: the version that is upgraded from: the newest tag before HEAD. A clone without tags takes the
+# commit that tools/release would have tagged, which every full clone has.
 version_before() {
-    git -C "$GIT_CONFIG_VALUE_0" describe --abbrev=0 --tags HEAD^ 2>/dev/null || echo 99854b4
+    local tree=$GIT_CONFIG_VALUE_0
+
+    git -C "$tree" describe --abbrev=0 --tags HEAD^ 2>/dev/null ||
+        git -C "$tree" log -1 --format=%H -E --grep='^release: [0-9]+\.[0-9]+\.[0-9]+$' HEAD^ 2>/dev/null | grep . ||
+        die "this clone has no earlier release: a shallow clone lacks it (git fetch --unshallow --tags)"
 }

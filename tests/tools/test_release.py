@@ -50,8 +50,23 @@ def test_a_release_is_two_commits_and_a_tag(clone):
     # What an upgrade is tested from, and what a package is called.
     before = '. tools/common.sh; version_before'
     assert subprocess.run(["bash", "-c", before], cwd=clone, capture_output=True, text=True).stdout.strip() == f"v{version}"
-    git(clone, "checkout", "-q", f"v{version}")
+    released = git(clone, "rev-parse", "HEAD^")
+    git(clone, "checkout", "-q", released)
     assert subprocess.run(["tools/version", "package"], cwd=clone, capture_output=True, text=True).stdout == f"{version}\n"
+    # A clone to which no tag came knows the release by its commit.
+    git(clone, "tag", "-d", f"v{version}")
+    assert subprocess.run(["tools/version", "package"], cwd=clone, capture_output=True, text=True).stdout == f"{version}\n"
+    git(clone, "checkout", "-q", "-")
+    assert subprocess.run(["bash", "-c", before], cwd=clone, capture_output=True, text=True).stdout.strip() == released
+    assert "~" in subprocess.run(["tools/version", "package"], cwd=clone, capture_output=True, text=True).stdout
+
+
+def test_a_clone_without_an_earlier_release_says_so(clone):
+    git(clone, "checkout", "-q", "--orphan", "alone")
+    git(clone, "commit", "-q", "-m", "the first")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "the second")
+    done = subprocess.run(["bash", "-c", ". tools/common.sh; version_before"], cwd=clone, capture_output=True, text=True)
+    assert done.returncode != 0 and "this clone has no earlier release" in done.stderr
 
 
 def without_changes(tree):
@@ -64,12 +79,19 @@ def with_the_tag(tree):
     git(tree, "tag", f"v{version}")
 
 
+def with_the_version(tree):
+    version = subprocess.run(["tools/version"], cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
+    (tree / "CHANGELOG.md").write_text(f"# Changelog\n\n## Unreleased\n- a thing\n\n## {version} (2020-01-01)\n- old\n")
+    git(tree, "commit", "-q", "-a", "-m", "released before")
+
+
 REFUSED = {
     "no version": (lambda tree: None, [], "usage: tools/release NEXT"),
     "an odd version": (lambda tree: None, ["1.x"], "usage: tools/release NEXT"),
     "an earlier version": (lambda tree: None, ["0.0.9"], "does not come after"),
     "changes": (lambda tree: (tree / "README.md").write_text("x"), [NEXT], "not committed"),
     "a tag": (with_the_tag, [NEXT], "is there already"),
+    "a version that was released, its tag not here": (with_the_version, [NEXT], "already: raise the version"),
     "nothing to tell": (without_changes, [NEXT], "has no changes below"),
 }
 
