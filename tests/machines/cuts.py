@@ -1,6 +1,6 @@
 """Power cuts, of a virtual machine (life.py) or of a disk (tests/system/test_power_rounds.py): clients make sandboxes,
-pause, resume, snapshot, fork and build; the power goes at a random moment; after the boot all that was acknowledged is
-there and works, and nothing half made shows.
+pause, resume, snapshot, fork, build and write; the power goes at a random moment; after the boot all that was acknowledged
+is there and works, and nothing half made shows.
 
 A round is decided by its seed as far as clients can decide it: what they do, in which order, after how many
 acknowledgements the power goes and how long after the last of them. What a machine does in that time is
@@ -23,6 +23,12 @@ EARLY = 0.5  # of the rounds, in which the kernel writes at once what nobody has
 KEEPER = """X=%s; trap 'echo $X >/home/user/told' USR1; sleep infinity & while :; do wait; done"""
 ASK = """rm -f told; kill -USR1 %d; until [ -s told ]; do sleep 0.2; done; cat told; cat word"""
 
+# Appends numbers to a file, each on the disk before the next, and says how far it was when it is asked. So what a pause keeps
+# of the memory and of the disk is of one moment: the last number in the file is the one in memory, or the one before it.
+WRITER = """n=0; trap 'echo $n >/home/user/told; exit' USR1; while :; do n=$((n+1)); echo $n >>/home/user/log; sync /home/user/log; done"""
+ASK_WRITER = """rm -f told; kill -USR1 %d; until [ -s told ]; do sleep 0.2; done
+awk -v told="$(cat told)" '$1 != NR { bad = 1 } END { print (!bad && NR > 0 && told - NR >= 0 && told - NR <= 1) ? "whole" : "torn " NR " " told }' log; cat word"""
+
 # (what was acknowledged, what was under way) -> what may be there after the cut.
 PAUSED, GONE, EITHER = "paused", "gone", "either"
 
@@ -33,6 +39,7 @@ class Thing:
     def __init__(self, kind, word):
         self.kind, self.word = kind, word
         self.id, self.pid, self.expected = None, None, GONE
+        self.writes, self.content = False, None
 
 
 class Ledger:
@@ -72,7 +79,8 @@ class Client(threading.Thread):
         self.order = []
 
     def run(self):
-        deeds = [self.pause, self.pause, self.resume, self.snapshot, self.fork, self.build, self.volume, self.secret]
+        deeds = [self.pause, self.pause, self.resume, self.snapshot, self.fork, self.build, self.volume, self.secret,
+                 self.write]  # fmt: skip
         try:
             while True:
                 self.chance.choice(deeds)()
@@ -88,13 +96,13 @@ class Client(threading.Thread):
         self.ledger.add(made)
         return made
 
-    def inhabited(self):
+    def inhabited(self, program=None):
         """A sandbox that keeps a word in a file and in a process. Running, it does not outlive the power."""
         made = self.thing("sandbox")
         sandbox = Sandbox.create(timeout=LIFE_S, **self.smoke.sdk)
         made.id = sandbox.sandbox_id
         sandbox.files.write("/home/user/word", made.word)
-        command = ["bash", "-c", KEEPER % made.word]
+        command = ["bash", "-c", program or KEEPER % made.word]
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in command)
         made.pid = sandbox.commands.run(quoted, background=True, timeout=0).pid
         self.ledger.expect(made, GONE, "create")
@@ -109,6 +117,13 @@ class Client(threading.Thread):
         made, _ = self.inhabited()
         self.pause_it(made)
         return made
+
+    def write(self):
+        """A sandbox that writes without end, and may be paused at it. Half of them write on until the power goes."""
+        made, _ = self.inhabited(WRITER)
+        made.writes = True
+        if self.chance.random() < 0.5:
+            self.pause_it(made)
 
     def resume(self):
         """After it the row of a running sandbox may be on the disk, or not yet."""
@@ -153,8 +168,12 @@ class Client(threading.Thread):
         made = self.thing("volume")
         self.ledger.expect(made, EITHER)
         made.id = made.word
-        Volume.create(made.word, **self.team)
+        volume = Volume.create(made.word, **self.team)
         self.ledger.expect(made, PAUSED, "volume")
+        if self.chance.random() < 0.5:
+            volume.write_file("/word", made.word)
+            made.content = made.word
+            self.ledger.expect(made, PAUSED, "file")
 
     def secret(self):
         made = self.thing("secret")
@@ -225,8 +244,8 @@ class Look:
                 sandbox = Sandbox.connect(thing.id, timeout=LIFE_S, **self.smoke.sdk)
             else:
                 sandbox = Sandbox.create(thing.id, timeout=LIFE_S, **self.smoke.sdk)
-            said = self.smoke.run(sandbox, ASK % thing.pid)
-            if said != f"{thing.word}\n{thing.word}":
+            said = self.smoke.run(sandbox, (ASK_WRITER if thing.writes else ASK) % thing.pid)
+            if said != f"{'whole' if thing.writes else thing.word}\n{thing.word}":
                 self.fault(f"{thing.kind} {thing.id} has lost what it knew: {said!r}")
             Sandbox.kill(sandbox.sandbox_id, **self.smoke.sdk)
             self.proven += 1
@@ -234,10 +253,12 @@ class Look:
             self.fault(f"{thing.kind} {thing.id} does not work: {type(error).__name__}: {error}")
 
     def prove_volume(self, thing):
-        """It is everybody's: its mode is given after it is made."""
+        """It is everybody's: its mode is given after it is made. A file that was acknowledged has its content."""
         try:
             with self.smoke.sandbox(volume_mounts={"/data": thing.id}) as sandbox:
                 self.smoke.run(sandbox, "touch /data/mine")
+                if thing.content and (said := sandbox.files.read("/data/word")) != thing.content:
+                    self.fault(f"volume {thing.id} has {said!r} in a file instead of {thing.content!r}")
             self.proven += 1
         except Exception as error:
             self.fault(f"volume {thing.id} does not work: {type(error).__name__}: {error}")

@@ -202,6 +202,25 @@ class Life:
         assert done.returncode == 0 and re.search(r"^ok +memory ", done.stdout, re.MULTILINE), done.stdout
         return "ok, with memory"
 
+    def https(self):
+        """Port 443 is opened by systemd for a server without privilege; names, certificate and environment fit together."""
+        self.machine.ssh("systemctl enable --now atoll-https.socket && systemctl restart atoll.service")
+        self.wait_ready()
+        by_name = "env -u E2B_API_URL -u E2B_SANDBOX_URL ATOLL_DATA=/nowhere atoll key list"
+        domain = self.machine.ssh(f'eval "$(atoll env)" && {by_name} >/dev/null && echo "$E2B_DOMAIN"').stdout.strip()
+        assert domain and ":" not in domain, f"the domain is {domain!r}: port 443 needs no number"
+        self.machine.ssh("systemctl disable --now atoll-https.socket && systemctl restart atoll.service")
+        self.wait_ready()
+        return f"https://api.{domain} answers on port 443"
+
+    def dashboard(self):
+        """It is part of the package, and `atoll open` makes a link that logs in."""
+        page = self.smoke.api("GET", "/")
+        assert page.status_code == 200 and "<script" in page.text, page.text[:300]
+        link = self.machine.ssh("atoll open --no-browser").stdout.strip().splitlines()[-1].strip()
+        assert link.startswith("http"), link
+        return f"served, {len(page.content)} bytes of its first page"
+
     # ---- what lasts ----
 
     def prepare(self):
@@ -378,6 +397,8 @@ class Life:
             if name not in self.without:
                 self.step(name.replace("_", " "), getattr(self.smoke, name))
         self.step("JavaScript SDK", self.javascript)
+        self.step("TLS on port 443", self.https)
+        self.step("dashboard", self.dashboard)
         if self.step("sandboxes before the reboot", self.prepare):
             self.step("reboot", self.reboot)
 
