@@ -91,6 +91,18 @@ def test_it_is_awaited_and_then_there(daemon, tool):
     assert version_inside(daemon) == want
 
 
+def test_it_is_awaited_from_the_first_request_on(tool):
+    """It was "not found" until the process that makes it had looked: here that takes two seconds."""
+    (tool / "recipe").write_text(RECIPE.replace("name) echo", "name) sleep 2; echo"))
+    daemon = Daemon("--templates", str(tool.parent), "--with-templates", "tool")
+    try:
+        daemon.start()
+        answer = ask(daemon)
+        assert answer.status_code == 503 and "the template tool is" in answer.json()["message"], answer.text
+    finally:
+        daemon.remove()
+
+
 def test_one_whose_turn_has_not_come_is_awaited(tool):
     """It was "not found" until its own recipe began, which may be many minutes after the start."""
     later = tool.parent / "later"

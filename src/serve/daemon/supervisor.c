@@ -418,6 +418,9 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
         return 1;
     }
     notices_forget_awaited(paths);
+    if (r == 0) {
+        template_preparer_announce(config, paths);
+    }
     if (r == 0 && (r = tls_address_choose(config, -1, &err)) < 0) {
         log_error("%s", err.msg);
     }

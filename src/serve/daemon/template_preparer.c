@@ -91,9 +91,7 @@ static bool name_next(struct str *rest, char name[BUILTIN_NAME_BYTES])
     return false;
 }
 
-/* A client that asks for a template whose turn has not come is told to wait, not that there is no
- * such template. */
-static void await_all(const struct config *config, const struct paths *paths)
+void template_preparer_announce(const struct config *config, const struct paths *paths)
 {
     struct str rest = str_of(config->with_templates);
     char name[BUILTIN_NAME_BYTES], sentence[SENTENCE_BYTES];
@@ -113,7 +111,7 @@ int template_preparer_once(const struct config *config, const struct paths *path
     char name[BUILTIN_NAME_BYTES];
     int r = 0;
 
-    await_all(config, paths);
+    template_preparer_announce(config, paths);
     while (r != -EINTR && name_next(&rest, name)) {
         int one = prepare_one(config, paths, name);
         r = one < 0 ? one : r;
