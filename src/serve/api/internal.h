@@ -189,8 +189,11 @@ void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(
 void call_permanent(struct call *call);
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
 
-/* The status comes from error: the table of lib/http/status.c. */
+/* The status comes from error: the table of lib/http/status.c. An error of ours (500) is logged. */
 void call_fail_err(struct call *call, int error, const struct err *err);
+
+/* The same without the log: serve/sandbox has logged the error, with the sandbox's id. */
+void call_fail_logged(struct call *call, int error, const struct err *err);
 
 /* Before the body is there: it is answered so once the body is out of the way. */
 void call_refuse(struct call *call, int status, const char *message);
@@ -380,8 +383,10 @@ json_t *template_json(const struct api *api, const struct template *t); /* as li
 /* The same, if it runs; otherwise answers with that status. */
 struct sandbox *call_running(struct call *call, int status);
 
-/* 204, or the failure; ctx is the call. (sandboxes.c) */
+/* 204, or the failure; ctx is the call. call_stopped() is for the end of a pause or of a kill, whose
+ * failure serve/sandbox has logged. (sandboxes.c) */
 void call_recorded(void *ctx, int error, const struct err *err);
+void call_stopped(void *ctx, int error, const struct err *err);
 
 /* No sandbox lives longer than the limit, however often it is extended. (sandboxes.c) */
 int64_t call_end_ms(const struct call *call, const struct sandbox *sb, int64_t seconds);

@@ -173,7 +173,9 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     struct err why = *err;
     bool resumed = sb->state == SANDBOX_RESUMING;
 
-    log_warn("sandbox %s: %s: %s", sb->id, resumed ? "resume" : "create", why.msg);
+    if (!sb->internal) { /* else its owner logs it */
+        log_warn("sandbox %s: %s: %s", sb->id, resumed ? "resume" : "create", why.msg);
+    }
     sandbox_hold(sb);
     struct start start = start_take(sb);
     if (resumed) {

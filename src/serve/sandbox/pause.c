@@ -163,7 +163,7 @@ static void on_timeout_paused(void *ctx, int error, const struct err *err)
     bool runs = error < 0 && sb->state == SANDBOX_RUNNING && !sb->all->closed;
 
     if (runs && timeout->memory && error != -EAGAIN) {
-        log_warn("sandbox %s: its time is up: paused without its memory: %s", sb->id, err->msg);
+        log_warn("sandbox %s: its time is up: paused without its memory", sb->id);
         sandbox_note_wrong(sb, "its time was up and it was paused without its memory: %s",
                            err->msg);
         text_set(&sb->forfeit, err->msg);

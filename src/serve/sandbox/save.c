@@ -59,7 +59,9 @@ void save_abort(struct sandbox *sb, int error, const struct err *err)
     struct save *save = sb->saves;
     struct err why = *err;
 
-    log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    if (!sb->internal) { /* else its owner logs it */
+        log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    }
     sandbox_note_wrong(sb, "it could not be saved: %s", why.msg);
     save_set_phase(save, SAVE_OVER);
     if (sb->state == SANDBOX_PAUSING) {
