@@ -137,7 +137,7 @@ static void fail_login(struct call *call, int error, const struct err *err)
     if (!call_gone(call)) {
         logins_failed(call->api->sessions, http_request(call->ex)->peer, clock_wall_ms());
     }
-    call_fail(call, error == -EPERM ? 403 : 401, "%s", err->msg);
+    call_fail(call, status_of_errno(STATUS_LOGIN, error), "%s", err->msg);
 }
 
 static bool refuse_often(struct call *call)
@@ -240,7 +240,7 @@ static void elevate(struct call *call, const char *admin_text)
         return;
     }
     if (r < 0) {
-        call_fail(call, r == -EPERM ? 403 : 401, "%s", err.msg);
+        call_fail(call, status_of_errno(STATUS_LOGIN, r), "%s", err.msg);
         return;
     }
     call->by_session = true;
