@@ -415,8 +415,13 @@ must_check int store_load_builds(struct store *store,
                                  void (*each)(void *ctx, const struct build_row *row), void *ctx,
                                  struct err *err);
 
-/* A line of a build's log, as JSON, as it is served. */
-void store_build_log(struct store *store, const char *build_id, int level, const char *entry);
+struct build_log_row {
+    const char *build_id;
+    int32_t level;
+    const char *entry; /* JSON, as it is served */
+};
+void store_build_log_save(struct store *store, const struct build_log_row *row, store_done *done,
+                          void *ctx);
 
 struct build_log_query {
     const char *build_id;
