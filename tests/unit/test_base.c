@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
