@@ -192,7 +192,7 @@ static bool handle_change(Image__Handle *handle, uint64_t subvol)
         !(bytes[OVERLAY_FLAGS_AT] & OVERLAY_FLAG_UPPER)) {
         return false;
     }
-    return mend_handle(bytes + OVERLAY_HANDLE_PAD, n - OVERLAY_HANDLE_PAD, subvol) == 1;
+    return handle_repair(bytes + OVERLAY_HANDLE_PAD, n - OVERLAY_HANDLE_PAD, subvol) == 1;
 }
 
 static int watches_change(const struct bytes *in, const struct images_change *change,
