@@ -200,8 +200,10 @@ static int child_run(const struct spawn_plan *plan, const struct stdio *io, stru
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     signals_reset();
     (void)setrlimit(RLIMIT_NOFILE, &plan->nofile);
-    if ((r = stdio_take(plan, io, err)) < 0 || (r = user_become(plan->user, err)) < 0 ||
-        (r = cwd_enter(plan->cwd, err)) < 0) {
+    r = stdio_take(plan, io, err);
+    r = r < 0 ? r : user_become(plan->user, err);
+    r = r < 0 ? r : cwd_enter(plan->cwd, err);
+    if (r < 0) {
         return r;
     }
     return program_execute(plan, err);
