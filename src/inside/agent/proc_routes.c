@@ -206,7 +206,7 @@ static const struct {
     {"/processes/", "/signal", "POST", signal_send},
 };
 
-/* What stands between both parts of the pattern. */
+/* Finds the text between both parts of the pattern. */
 static bool path_match(struct str path, size_t i, struct str *between)
 {
     struct str before = str_of(routes[i].before), after = str_of(routes[i].after);

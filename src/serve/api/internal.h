@@ -301,10 +301,11 @@ const struct audit_action *audit_action_at(size_t i);
 must_check int audit_load(struct api *api, struct err *err);
 void audit_tick(struct api *api); /* now and then: deletes old rows */
 
-/* Writes the row of a call whose caller is known, before its handler runs. The others do nothing
- * for a call without a row. */
+/* Writes the row of a call whose caller is known, before its handler runs. The functions below do
+ * nothing for a call that has no row. */
 void audit_begin(struct call *call);
-/* The same for a handler that finds out what it is, or (key not NULL) who calls. */
+/* The same, called by a handler that finds out itself which action this is, and, with a key that is
+ * not NULL, who the caller is. */
 void audit_begin_as(struct call *call, const struct key *key, const char *action);
 void audit_note_answer(struct call *call, const json_t *answer); /* which may name new objects */
 void audit_note_error(struct call *call, const char *sentence);
@@ -383,8 +384,8 @@ json_t *template_json(const struct api *api, const struct template *t); /* as li
 /* The same, if it runs; otherwise answers with that status. */
 struct sandbox *call_running(struct call *call, int status);
 
-/* 204, or the failure; ctx is the call. call_stopped() is for the end of a pause or of a kill, whose
- * failure serve/sandbox has logged. (sandboxes.c) */
+/* 204, or the failure; ctx is the call. call_stopped() is for the end of a pause or of a kill,
+ * whose failure serve/sandbox has logged. (sandboxes.c) */
 void call_recorded(void *ctx, int error, const struct err *err);
 void call_stopped(void *ctx, int error, const struct err *err);
 

@@ -254,7 +254,7 @@ must_check int store_load_sandboxes(struct store *store,
 
 /* ---- keys that tools gave to sandboxes (serve/store/sandbox_keys.c) ---- */
 
-/* One text for a sandbox, sealed with the daemon's key. It is deleted when the sandbox is killed.
+/* A text for a sandbox, sealed with the daemon's key. It is deleted when the sandbox is killed.
  * Forks and snapshots get a copy of their source's texts, and sandboxes that start from a snapshot
  * get a copy of the snapshot's: in the transaction that stores the fork, snapshot or sandbox. */
 void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,

@@ -223,7 +223,7 @@ static void visit_dial(struct visit *visit)
     service_dial(visit->jail->service, on_dialed, visit);
 }
 
-/* ---- desks ---- */
+/* ---- the service jails of volumes ---- */
 
 static void on_retry(uv_timer_t *timer);
 
