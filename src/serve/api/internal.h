@@ -286,18 +286,6 @@ void admin_keys_free(struct api *api);
 
 /* ---- the audit log (audit.c) ---- */
 
-#define AUDIT_BY_HANDLER "-handler" /* the handler says what it is */
-#define AUDIT_NO_CHANGE "-none"
-
-struct audit_action {
-    const char *method, *path, *action;
-};
-
-/* The name of a changing route, or NULL. (audit_actions.c) */
-const char *audit_action_of(const struct route *route);
-size_t audit_actions_count(void);
-const struct audit_action *audit_action_at(size_t i);
-
 must_check int audit_load(struct api *api, struct err *err);
 void audit_tick(struct api *api); /* now and then: deletes old rows */
 
