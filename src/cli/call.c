@@ -147,6 +147,19 @@ int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code,
                    reason[0] ? reason : curl_easy_strerror(code), advice);
 }
 
+int endpoint_perform(const struct endpoint *endpoint, CURL *easy, long *status, struct err *err)
+{
+    char reason[CURL_ERROR_SIZE] = "";
+
+    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
+    CURLcode code = curl_easy_perform(easy);
+    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, NULL); /* the handle may outlive it */
+    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, status);
+    /* A refusal may come before all of a body was sent: the answer then says why. */
+    bool refused = code == CURLE_SEND_ERROR && *status >= 400;
+    return code == CURLE_OK || refused ? 0 : endpoint_failure(endpoint, easy, code, reason, err);
+}
+
 struct call {
     struct buf body;
     long status;
@@ -235,25 +248,16 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
 static int call_perform(struct call *call, const struct endpoint *endpoint, json_t **answer,
                         struct err *err)
 {
-    char reason[CURL_ERROR_SIZE] = "";
-
-    (void)curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, reason);
     (void)curl_easy_setopt(call->easy, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(call->easy, CURLOPT_HEADERDATA, call);
     (void)curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, call->keeps ? on_content : on_body);
     (void)curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
-    CURLcode code = curl_easy_perform(call->easy);
-    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status);
+    int r = endpoint_perform(endpoint, call->easy, &call->status, err);
     if (call->error < 0) {
         return err_set(err, -call->error, "the answer of the daemon is longer than %d bytes",
                        ANSWER_BYTES_MAX);
     }
-    /* A refusal may come before all of a body was sent: the answer then says why. */
-    bool refused = code == CURLE_SEND_ERROR && call->status >= 400;
-    if (code != CURLE_OK && !refused) {
-        return endpoint_failure(endpoint, call->easy, code, reason, err);
-    }
-    return answer_read(call, answer, err);
+    return r < 0 ? r : answer_read(call, answer, err);
 }
 
 static size_t on_read(char *into, size_t size, size_t n, void *ctx)

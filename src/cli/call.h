@@ -25,4 +25,9 @@ bool header_split(struct str line, struct str *name, struct str *value);
 int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code, const char *reason,
                      struct err *err);
 
+/* Performs a prepared request. 0: an answer came, and *status is its status; the caller's callbacks
+ * have its body. *status is also set if the connection failed after the answer's head had come. */
+must_check int endpoint_perform(const struct endpoint *endpoint, CURL *easy, long *status,
+                                struct err *err);
+
 #endif

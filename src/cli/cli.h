@@ -91,7 +91,7 @@ struct endpoint {
     char ca[512];    /* a file with the authorities to trust; "": those of the environment */
 };
 
-/* What calls fail with, beside the errors of the system. */
+/* Errors of calls, beside the errors of the system. */
 enum {
     CALL_NOT_FOUND = ENODATA,   /* the daemon has nothing of that name (404) */
     CALL_NO_DAEMON = EHOSTDOWN, /* no daemon was found to be asked */
@@ -129,7 +129,7 @@ must_check int endpoint_call_verbatim(const struct endpoint *endpoint, const cha
                                       const char *path, const json_t *body, json_t **answer,
                                       struct err *err);
 
-/* One of several requests at once. */
+/* A request that is sent together with others. */
 struct request {
     const char *method;
     char path[256];

@@ -11,7 +11,7 @@
 
 struct cli;
 
-/* What a word or a value names, for completions. */
+/* The kind of thing that a word or a value names, for completions. */
 enum takes {
     TAKES_TEXT,
     TAKES_SANDBOX,  /* an id, or the beginning of one */
@@ -99,7 +99,7 @@ extern const struct option common_options[];
 const struct command *command_find(const char *name);
 const struct subcommand *subcommand_find(const struct command *command, const char *name);
 
-/* One of the command's own or of the common ones, by its name or letter. */
+/* Finds an option by its name or letter: the command's own options, then the common ones. */
 const struct option *command_option(const struct command *command, const char *word, size_t len);
 bool option_is_of(const struct option *option, const char *sub);
 

@@ -24,7 +24,7 @@ enum place_kind { PLACE_LOCAL, PLACE_PIPE, PLACE_SANDBOX, PLACE_VOLUME };
 
 enum place_type { PLACE_MISSING, PLACE_FILE, PLACE_DIRECTORY, PLACE_SPECIAL };
 
-/* One end of a copy. */
+/* The source or the destination of a copy. */
 struct place {
     enum place_kind kind;
     struct link link; /* of a sandbox; its endpoint also of a volume */
@@ -70,7 +70,7 @@ must_check int sandbox_look(struct place *place, struct err *err);
 must_check int sandbox_send(struct copy *copy, int out, struct err *err);
 must_check int sandbox_receive(struct copy *copy, int in, struct err *err);
 must_check int volume_open(struct place *place, const char *name, struct err *err);
-/* What a directory of a volume has; the caller decrefs it. Its texts are fit for a terminal. */
+/* Lists a directory of a volume; the caller decrefs the list. Its texts are fit for a terminal. */
 must_check int volume_entries(const struct place *place, json_t **list, struct err *err);
 must_check int volume_look(struct place *place, struct err *err);
 must_check int volume_send(struct copy *copy, int out, struct err *err);

@@ -15,6 +15,7 @@
 #include "cli/extract.h"
 #include "cli/remote.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
 
 enum { CHUNK_BYTES = 128 * 1024, WALK_FDS = 32 };
 
@@ -65,10 +66,8 @@ static int tar_await(pid_t pid, struct err *err)
 {
     int status = 0;
 
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR) {
-            return err_sys(err, "wait for tar");
-        }
+    if (pid_wait(pid, &status) < 0) {
+        return err_sys(err, "wait for tar");
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0
                ? 0

@@ -92,12 +92,9 @@ static size_t on_answer(char *data, size_t size, size_t n, void *ctx)
     return buf_append(&t->refusal, data, size * n) < 0 ? 0 : size * n;
 }
 
-static int outcome(const struct transferring *t, const struct endpoint *endpoint, CURLcode code,
-                   const char *reason, struct err *err)
+/* performed: the result of endpoint_perform(), which has filled *err. */
+static int outcome(const struct transferring *t, int performed, long status, struct err *err)
 {
-    long status = 0;
-
-    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (atomic_load(&t->copy->cancelled)) {
         return err_set(err, EINTR, "interrupted");
     }
@@ -107,21 +104,20 @@ static int outcome(const struct transferring *t, const struct endpoint *endpoint
     if (t->error < 0) {
         return err_code(err, -t->error, "pass on the bytes of a file");
     }
-    return code == CURLE_OK ? 0 : endpoint_failure(endpoint, t->easy, code, reason, err);
+    return performed;
 }
 
 static int perform(struct transferring *t, const struct endpoint *endpoint, struct err *err)
 {
-    char reason[CURL_ERROR_SIZE] = "";
+    long status = 0;
 
     buf_init(&t->refusal, REFUSAL_BYTES_MAX);
-    (void)curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, reason);
     (void)curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
     (void)curl_easy_setopt(t->easy, CURLOPT_NOPROGRESS, 0L);
     (void)curl_easy_setopt(t->easy, CURLOPT_XFERINFOFUNCTION, on_progress);
     (void)curl_easy_setopt(t->easy, CURLOPT_XFERINFODATA, t);
-    CURLcode code = curl_easy_perform(t->easy);
-    int r = outcome(t, endpoint, code, reason, err);
+    int performed = endpoint_perform(endpoint, t->easy, &status, err);
+    int r = outcome(t, performed, status, err);
     buf_fini(&t->refusal);
     return r;
 }

@@ -60,10 +60,8 @@ static size_t on_read(char *into, size_t size, size_t n, void *ctx)
 
 static int file_perform(struct tree_file *file, const struct endpoint *endpoint, struct err *err)
 {
-    char reason[CURL_ERROR_SIZE] = "";
     long status = 0;
 
-    (void)curl_easy_setopt(file->easy, CURLOPT_ERRORBUFFER, reason);
     (void)curl_easy_setopt(file->easy, CURLOPT_WRITEFUNCTION, on_content);
     (void)curl_easy_setopt(file->easy, CURLOPT_WRITEDATA, file);
     if (file->sends) {
@@ -71,15 +69,14 @@ static int file_perform(struct tree_file *file, const struct endpoint *endpoint,
         (void)curl_easy_setopt(file->easy, CURLOPT_READFUNCTION, on_read);
         (void)curl_easy_setopt(file->easy, CURLOPT_READDATA, file);
     }
-    CURLcode code = curl_easy_perform(file->easy);
-    (void)curl_easy_getinfo(file->easy, CURLINFO_RESPONSE_CODE, &status);
+    int r = endpoint_perform(endpoint, file->easy, &status, err);
     if (file->error < 0) {
         return err_set(err, -file->error, "the other side broke off");
     }
     if (status >= 300) {
         return link_refusal(buf_str(&file->refusal), status, err);
     }
-    return code == CURLE_OK ? 0 : endpoint_failure(endpoint, file->easy, code, reason, err);
+    return r;
 }
 
 static int file_move(struct copy *copy, const struct tree_ops *ops, struct archive *archive,

@@ -20,7 +20,7 @@ struct tree_entry { /* borrowed from the list */
 };
 
 struct tree_ops {
-    /* What a directory has; the caller decrefs it. */
+    /* Lists a directory; the caller decrefs the list. */
     int (*list)(const struct place *place, const char *path, json_t **out, struct err *err);
     struct tree_entry (*entry)(const json_t *row);
     int (*make_dir)(const struct place *place, const char *path, mode_t mode, struct err *err);

@@ -230,7 +230,8 @@ static int hardlink_make(struct extract *x, const char *of, int dir, const char 
     return place(dir, temporary, last, err);
 }
 
-/* One that was there before keeps its mode: a sandbox does not open the user's directories. */
+/* A directory that was there before keeps its mode: a sandbox does not open the user's directories.
+ */
 static int directory_make(struct extract *x, struct archive_entry *entry, int dir, const char *last,
                           const char *name, struct err *err)
 {

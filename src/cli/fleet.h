@@ -24,7 +24,7 @@ struct fleet {
 
 enum fleet_order { FLEET_BY_AGE, FLEET_BY_CPU, FLEET_BY_MEMORY, FLEET_BY_DISK };
 
-/* What cli's filters choose: --all, --state, --template, --metadata. Blocks. */
+/* Reads the sandboxes that the filters choose: --all, --state, --template, --metadata. Blocks. */
 must_check int fleet_read(const struct cli *cli, const struct endpoint *endpoint,
                           enum fleet_figures figures, struct fleet *fleet, struct err *err);
 void fleet_fini(struct fleet *fleet);
@@ -32,7 +32,7 @@ void fleet_fini(struct fleet *fleet);
 /* Descending; the newest first by age. */
 void fleet_sort(struct fleet *fleet, enum fleet_order order);
 
-/* One figure, 0 where there is none. */
+/* A figure by its name; 0 where there is none. */
 double fleet_figure(const struct fleet_row *row, const char *name);
 
 /* Cells for figures: "-" where there are none. */

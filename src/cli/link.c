@@ -145,16 +145,13 @@ static size_t on_answer(char *data, size_t size, size_t n, void *ctx)
 int link_perform(const struct link *link, CURL *easy, json_t **answer, struct err *err)
 {
     scoped_buf(body, ANSWER_BYTES_MAX);
-    char reason[CURL_ERROR_SIZE] = "";
     long status = 0;
 
-    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_answer);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, &body);
-    CURLcode code = curl_easy_perform(easy);
-    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    if (code != CURLE_OK) {
-        return endpoint_failure(&link->endpoint, easy, code, reason, err);
+    int r = endpoint_perform(&link->endpoint, easy, &status, err);
+    if (r < 0) {
+        return r;
     }
     if (status < 200 || status >= 300) {
         return link_refusal(buf_str(&body), status, err);

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "lib/base/pid_wait.h"
 
 enum { ADDRESS_BYTES = 512 };
 
@@ -62,14 +62,12 @@ static _Noreturn void browser_exec(const char *address)
 /* xdg-open returns once a browser has the address. */
 static bool browser_open(const char *address)
 {
-    int status = 0;
     pid_t pid = fork();
 
     if (pid == 0) {
         browser_exec(address);
     }
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
+    return pid > 0 && pid_wait_success(pid);
 }
 
 static void show(const struct cli *cli, const char *address, const json_t *answer)

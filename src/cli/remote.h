@@ -34,14 +34,16 @@ struct remote_plan { /* borrowed */
     const char *user; /* NULL: the sandbox's default */
     struct process_plan process;
     int input; /* a descriptor that is read to its end; -1: the program has no input */
-    /* What input has ended before its source was through: the program is killed. NULL: never. */
+    /* Looked at when the input ends. Set: its source failed before it was read whole, so the
+     * program is killed. NULL: the source cannot fail. */
     const atomic_bool *input_spoilt;
     const atomic_bool *cancelled; /* set: the program is killed, and the run fails; or NULL */
     bool terminal;                /* input is a terminal: its size goes along */
     bool detach;                  /* the program goes on alone as soon as it has begun */
     bool ends_at_once; /* a signal ends the run, and the program is left to its sandbox */
-    int keep_alive_s;  /* the sandbox lives at least that long from now on; 0: it ends when it does
-                        */
+    /* While the run lasts, the end of the sandbox is moved: it is at least that far ahead. 0: the
+     * end is not moved. */
+    int keep_alive_s;
     const struct remote_signals *signals; /* NULL: they are another thread's */
     /* Takes output; a negative answer ends the program and the run. */
     int (*output)(void *ctx, bool is_stderr, struct str data);

@@ -23,7 +23,7 @@ must_check int sandbox_find(const struct endpoint *endpoint, const char *word,
 must_check int sandbox_find_in(const struct endpoint *endpoint, const char *word, json_t **list,
                                char id[ID_SANDBOX_LEN + 1], struct err *err);
 
-/* Of one call per sandbox. */
+/* The call that is sent for each sandbox. */
 struct sandbox_action {
     const char *method;
     const char *path;   /* "/sandboxes/%s/pause" */

@@ -108,7 +108,7 @@ static void row_add(struct grid *grid, const json_t *team)
     team_add(grid, team, json_object_get(team, "usage"));
 }
 
-/* One team: its usage is called "usage" or "now". */
+/* Prints a team. Its usage is the field `used`: "usage" or "now". */
 static void team_print(const struct cli *cli, const json_t *team, const char *used)
 {
     scoped(grid_fini) struct grid grid = grid_of(team_columns);

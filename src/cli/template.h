@@ -47,7 +47,7 @@ must_check int archive_send(const struct build_job *job, const char *template_id
                             const char *source, const struct context_archive *archive,
                             struct err *err);
 
-/* What --json and -q make of a log. */
+/* How a log is shown, by --json and -q. */
 enum build_show template_show(const struct cli *cli);
 
 /* Whether the user has asked us to stop, since follow_begin(). */

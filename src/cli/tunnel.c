@@ -165,22 +165,21 @@ static int head_check(struct tunnel *tunnel, struct buf *head, int head_len, str
 
 static int open_remote(struct tunnel *tunnel, struct curl_slist **headers, struct err *err)
 {
-    char reason[CURL_ERROR_SIZE] = "", path[32];
+    char path[32];
     curl_socket_t remote = CURL_SOCKET_BAD;
+    long status = 0; /* stays 0: libcurl only connects */
 
     (void)snprintf(path, sizeof(path), "/tcp/%u", tunnel->port);
     int r = link_prepare(tunnel->link, tunnel->easy, "GET", path, NULL, NULL, headers, err);
     if (r < 0) {
         return r;
     }
-    (void)curl_easy_setopt(tunnel->easy, CURLOPT_ERRORBUFFER, reason);
     (void)curl_easy_setopt(tunnel->easy, CURLOPT_CONNECT_ONLY, 1L);
     (void)curl_easy_setopt(tunnel->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(tunnel->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_WAIT_MS);
-    CURLcode code = curl_easy_perform(tunnel->easy);
-    (void)curl_easy_setopt(tunnel->easy, CURLOPT_ERRORBUFFER, NULL); /* the handle outlives it */
-    if (code != CURLE_OK) {
-        return endpoint_failure(&tunnel->link->endpoint, tunnel->easy, code, reason, err);
+    r = endpoint_perform(&tunnel->link->endpoint, tunnel->easy, &status, err);
+    if (r < 0) {
+        return r;
     }
     (void)curl_easy_getinfo(tunnel->easy, CURLINFO_ACTIVESOCKET, &remote);
     tunnel->remote = remote;

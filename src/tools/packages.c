@@ -16,8 +16,9 @@
 static const struct {
     const char *name, *script;
 } presets[] = {
-    /* It wants a newer Node.js than Debian has, and asks for it while it installs. That one trusts
-     * what it has within, unless it is told to trust what the sandbox does. */
+    /* openclaw needs a newer Node.js than Debian has, and its installation checks that. Node.js
+     * trusts only the authorities compiled into it, unless NODE_USE_SYSTEM_CA adds those that the
+     * sandbox trusts. */
     {"openclaw", "new() { node -e 'process.exit(parseInt(process.versions.node) < 24 ? 1 : 0)'; }\n"
                  "new || { " NPM_GLOBAL "node@24 && hash -r && new; } || exit 1\n"
                  "sudo env NODE_USE_SYSTEM_CA=1 PATH=\"/usr/local/bin:$PATH\" npm install --global "

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
@@ -229,6 +230,14 @@ static void a_small_file_is_read_whole_or_cut(void)
     CHECK(str_eq(buf_str(&exact), STR("12345")));
     CHECK_INT(lseek(fd, 0, SEEK_SET), 0);
     CHECK_INT(small_file_append(fd, &less), -ENOBUFS);
+    CHECK_INT(lseek(fd, 0, SEEK_SET), 0);
+    scoped_text whole = NULL;
+    CHECK_INT(small_file_text(fd, 64, &whole), 5);
+    CHECK_STR(whole, "12345");
+    CHECK_INT(lseek(fd, 0, SEEK_SET), 0);
+    scoped_text cut = NULL;
+    CHECK_INT(small_file_text(fd, 3, &cut), 3);
+    CHECK_STR(cut, "123");
     (void)close(fd);
 }
 

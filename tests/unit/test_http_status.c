@@ -12,6 +12,10 @@ static void surfaces_answer_in_their_own_way(void)
     CHECK_INT(status_of_errno(STATUS_TOOLS, -EACCES), 401);
     CHECK_INT(status_of_errno(STATUS_API, -EAGAIN), 503);
     CHECK_INT(status_of_errno(STATUS_INTERPRETER, -EAGAIN), 429);
+    CHECK_INT(status_of_errno(STATUS_LOGIN, -EPERM), 403);
+    CHECK_INT(status_of_errno(STATUS_SIGNAL, -EPERM), 403);
+    CHECK_INT(status_of_errno(STATUS_SIGNAL, -ESRCH), 404);
+    CHECK_INT(status_of_errno(STATUS_SHELL, -ENOENT), 404);
 }
 
 static void an_error_without_a_row_has_the_default(void)
@@ -19,6 +23,9 @@ static void an_error_without_a_row_has_the_default(void)
     CHECK_INT(status_of_errno(STATUS_API, -EPROTO), 500);
     CHECK_INT(status_of_errno(STATUS_API, -ENAMETOOLONG), 500);
     CHECK_INT(status_of_errno(STATUS_INTERPRETER, -EINVAL), 400);
+    CHECK_INT(status_of_errno(STATUS_LOGIN, -EACCES), 401);
+    CHECK_INT(status_of_errno(STATUS_LOGIN, -ENOENT), 401);
+    CHECK_INT(status_of_errno(STATUS_SHELL, -ECONNREFUSED), 502);
 }
 
 static void the_sign_of_an_error_does_not_matter(void)

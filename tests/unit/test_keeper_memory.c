@@ -24,16 +24,16 @@ static void a_handle_names_the_disk_it_is_given(void)
     unsigned char handle[41] = {0, 0xfb, 41, 0, 0x4d, [21] = 1, [29] = 7};
     unsigned char other[41] = {0, 0xfb, 41, 0, 0x81};
 
-    CHECK_INT(mend_handle(handle, sizeof(handle), 0x0102030405060708), 1);
+    CHECK_INT(handle_repair(handle, sizeof(handle), 0x0102030405060708), 1);
     CHECK_INT(handle[29], 8);
     CHECK_INT(handle[36], 1);
     CHECK_INT(handle[21], 1);
     CHECK_INT(handle[37], 0);
-    CHECK_INT(mend_handle(handle, sizeof(handle), 0x0102030405060708), 0);
-    CHECK_INT(mend_handle(handle, sizeof(handle) - 1, 1), -EINVAL);
-    CHECK_INT(mend_handle(other, sizeof(other), 1), -EINVAL); /* not btrfs's */
+    CHECK_INT(handle_repair(handle, sizeof(handle), 0x0102030405060708), 0);
+    CHECK_INT(handle_repair(handle, sizeof(handle) - 1, 1), -EINVAL);
+    CHECK_INT(handle_repair(other, sizeof(other), 1), -EINVAL); /* not btrfs's */
     other[1] = 0;
-    CHECK_INT(mend_handle(other, sizeof(other), 1), -EINVAL);
+    CHECK_INT(handle_repair(other, sizeof(other), 1), -EINVAL);
 }
 
 /* ---- reasons ---- */

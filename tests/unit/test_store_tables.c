@@ -37,6 +37,7 @@ static const char *fixed_text(const struct store_table *table, const struct stor
         {NULL, "template_id", "template"},
         {"builds", "id", "build"},
         {"tags", "build_id", "build"},
+        {"build_logs", "build_id", "build"},
         {"secrets", "id", "secret"},
         {NULL, "secret_id", "secret"},
         {"sandboxes", "state", "paused"},

@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
 #include "lib/base/procfile.h"
+#include "lib/base/small_file.h"
 #include "wire/channel.h"
 
 enum { KIB = 1024, USEC_PER_S = 1000 * 1000, HEAD_BYTES = 64 };
@@ -20,10 +21,11 @@ enum { KIB = 1024, USEC_PER_S = 1000 * 1000, HEAD_BYTES = 64 };
 static uint64_t memory_bytes(void)
 {
     static const char name[] = "MemTotal:";
-    char head[HEAD_BYTES + 1] = "";
+    char head[HEAD_BYTES];
     scoped_fd fd = open(CHANNEL_DIR "/meminfo", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
-    if (fd < 0 || read(fd, head, HEAD_BYTES) <= 0 || strncmp(head, name, strlen(name)) != 0) {
+    if (fd < 0 || small_file_read_fd(fd, head, sizeof(head)) <= 0 ||
+        strncmp(head, name, strlen(name)) != 0) {
         return 0;
     }
     return strtoull(head + strlen(name), NULL, 10) * KIB;

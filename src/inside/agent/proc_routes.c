@@ -11,6 +11,7 @@
 #include "inside/agent/proc_list.h"
 #include "inside/agent/process.h"
 #include "lib/base/alloc.h"
+#include "lib/http/status.h"
 
 enum {
     SIGNAL_BODY_BYTES_MAX = 4096,
@@ -172,7 +173,7 @@ static void on_signal_body(void *ctx, struct http_exchange *ex, int error, struc
         if (r == 0) {
             http_reply(ex, 204, NULL, NULL, 0);
         } else {
-            files_fail(ex, r == -ESRCH ? 404 : r == -EPERM ? 403 : 400, err.msg);
+            files_fail(ex, status_of_errno(STATUS_SIGNAL, r), err.msg);
         }
     }
     free(order);
@@ -205,7 +206,7 @@ static const struct {
     {"/processes/", "/signal", "POST", signal_send},
 };
 
-/* What stands between both parts of the pattern. */
+/* Finds the text between both parts of the pattern. */
 static bool path_match(struct str path, size_t i, struct str *between)
 {
     struct str before = str_of(routes[i].before), after = str_of(routes[i].after);

@@ -19,6 +19,7 @@
 #include "inside/agent/internal.h"
 #include "lib/base/fd.h"
 #include "lib/base/pid_wait.h"
+#include "lib/base/small_file.h"
 
 enum {
     EXIT_NOT_STARTED = 127,
@@ -199,8 +200,10 @@ static int child_run(const struct spawn_plan *plan, const struct stdio *io, stru
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     signals_reset();
     (void)setrlimit(RLIMIT_NOFILE, &plan->nofile);
-    if ((r = stdio_take(plan, io, err)) < 0 || (r = user_become(plan->user, err)) < 0 ||
-        (r = cwd_enter(plan->cwd, err)) < 0) {
+    r = stdio_take(plan, io, err);
+    r = r < 0 ? r : user_become(plan->user, err);
+    r = r < 0 ? r : cwd_enter(plan->cwd, err);
+    if (r < 0) {
         return r;
     }
     return program_execute(plan, err);
@@ -232,13 +235,6 @@ static size_t stack_bytes(const struct spawn_plan *plan)
         n++;
     }
     return (CHILD_STACK_BYTES + n * sizeof(char *)) / CHILD_GUARD_BYTES * CHILD_GUARD_BYTES;
-}
-
-static ssize_t oom_score_read(char out[OOM_SCORE_BYTES])
-{
-    scoped_fd fd = open(oom_score_file, O_RDONLY | O_CLOEXEC);
-
-    return fd < 0 ? -errno : read(fd, out, OOM_SCORE_BYTES);
 }
 
 static void oom_score_write(const char *score, size_t len)
@@ -278,7 +274,7 @@ static pid_t clone_quietly(struct child *child, char *stack_top)
 static pid_t clone_scored(struct child *child, char *stack_top)
 {
     char own[OOM_SCORE_BYTES];
-    ssize_t len = oom_score_read(own);
+    ssize_t len = small_file_read(AT_FDCWD, oom_score_file, own, sizeof(own));
 
     oom_score_write(oom_score_adj, sizeof(oom_score_adj) - 1);
     pid_t pid = clone_quietly(child, stack_top);

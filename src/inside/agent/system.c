@@ -142,20 +142,21 @@ static int init_read(const json_t *body, struct init *init, struct err *err)
     if (!json_is_object(body)) {
         return err_set(err, EINVAL, "the body must be a JSON object");
     }
-    if ((r = envs_check(init, body, err)) < 0 ||
-        (r = text_get(body, "accessToken", &init->token, err)) < 0 ||
-        (r = text_get(body, "timestamp", &init->timestamp, err)) < 0 ||
-        (r = text_get(body, "defaultUser", &init->user, err)) < 0 ||
-        (r = text_get(body, "defaultWorkdir", &init->workdir, err)) < 0 ||
-        (r = text_get(body, "sandboxID", &init->sandbox_id, err)) < 0 ||
-        (r = text_get(body, "templateID", &init->template_id, err)) < 0 ||
-        (r = text_get(body, "teamID", &init->team_id, err)) < 0 ||
-        (r = text_get(body, "caBundle", &init->ca_bundle, err)) < 0 ||
-        (r = text_get(body, "caHash", &init->ca_hash, err)) < 0 ||
-        (r = count_get(body, "memoryMB", &init->memory_mb, err)) < 0 ||
-        (r = count_get(body, "diskSizeMB", &init->disk_mb, err)) < 0 ||
-        (r = count_get(body, "cpuCount", &init->cpus, err)) < 0 ||
-        (r = count_get(body, "outputKeptBytes", &init->output_kept, err)) < 0) {
+    r = envs_check(init, body, err);
+    r = r < 0 ? r : text_get(body, "accessToken", &init->token, err);
+    r = r < 0 ? r : text_get(body, "timestamp", &init->timestamp, err);
+    r = r < 0 ? r : text_get(body, "defaultUser", &init->user, err);
+    r = r < 0 ? r : text_get(body, "defaultWorkdir", &init->workdir, err);
+    r = r < 0 ? r : text_get(body, "sandboxID", &init->sandbox_id, err);
+    r = r < 0 ? r : text_get(body, "templateID", &init->template_id, err);
+    r = r < 0 ? r : text_get(body, "teamID", &init->team_id, err);
+    r = r < 0 ? r : text_get(body, "caBundle", &init->ca_bundle, err);
+    r = r < 0 ? r : text_get(body, "caHash", &init->ca_hash, err);
+    r = r < 0 ? r : count_get(body, "memoryMB", &init->memory_mb, err);
+    r = r < 0 ? r : count_get(body, "diskSizeMB", &init->disk_mb, err);
+    r = r < 0 ? r : count_get(body, "cpuCount", &init->cpus, err);
+    r = r < 0 ? r : count_get(body, "outputKeptBytes", &init->output_kept, err);
+    if (r < 0) {
         return r;
     }
     if (init->timestamp && clock_parse(str_of(init->timestamp), &init->timestamp_ms) < 0) {

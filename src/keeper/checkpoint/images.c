@@ -17,6 +17,7 @@
 #include "keeper/disk/disk_repair.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 #include "wire/keeper.h"
 
 enum {
@@ -54,12 +55,11 @@ static int file_read(int dir_fd, const char *name, struct bytes *out, struct err
     if (st.st_size < HEADER_BYTES || st.st_size > IMAGE_BYTES_MAX) {
         return err_set(err, EINVAL, "the image %s is of an odd size", name);
     }
-    out->at = xcalloc(1, (size_t)st.st_size);
-    out->n = 0;
-    for (ssize_t n = 1; n > 0; out->n += n > 0 ? (size_t)n : 0) {
-        n = read(fd, out->at + out->n, (size_t)st.st_size - out->n);
-    }
-    return out->n == (size_t)st.st_size ? 0 : err_set(err, EIO, "the image %s is cut off", name);
+    out->at = xcalloc(1, (size_t)st.st_size + 1);
+    out->n = (size_t)st.st_size;
+    return small_file_read_fd(fd, (char *)out->at, out->n + 1) == st.st_size
+               ? 0
+               : err_set(err, EIO, "the image %s is cut off", name);
 }
 
 static int file_write(int dir_fd, const char *name, const struct bytes *bytes, struct err *err)
@@ -192,7 +192,7 @@ static bool handle_change(Image__Handle *handle, uint64_t subvol)
         !(bytes[OVERLAY_FLAGS_AT] & OVERLAY_FLAG_UPPER)) {
         return false;
     }
-    return mend_handle(bytes + OVERLAY_HANDLE_PAD, n - OVERLAY_HANDLE_PAD, subvol) == 1;
+    return handle_repair(bytes + OVERLAY_HANDLE_PAD, n - OVERLAY_HANDLE_PAD, subvol) == 1;
 }
 
 static int watches_change(const struct bytes *in, const struct images_change *change,

@@ -295,7 +295,7 @@ int reason_dump(int work_fd, const struct jail_shared *shared, const char *id, s
     struct process process;
 
     reason_find(log, &reason);
-    log_warn("jail %s cannot be saved: %s", id, reason.detail[0] ? reason.detail : "no reason");
+    log_debug("jail %s cannot be saved: %s", id, reason.detail[0] ? reason.detail : "no reason");
     if (strstr(reason.detail, strerrordesc_np(ENOSPC))) {
         return err_set(err, ENOSPC, "there is no room on this machine for its memory");
     }

@@ -20,6 +20,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
 #ifndef TCP_REPAIR_OFF_NO_WP
@@ -32,7 +33,6 @@
 enum {
     EXTENDED_BYTES_MAX = 64 * 1024,
     MAPS_BYTES_MAX = 64 * 1024 * 1024,
-    MAPS_BYTES_FIRST = 64 * 1024,
     FDS_MAX = 1024 * 1024,
     STOPS_MAX = 16, /* stops that may come before the expected one */
     EVENT_SHIFT = 16,
@@ -78,20 +78,11 @@ void rollback_note(struct rollback *rollback, pid_t tid)
 static char *maps_text(pid_t tid)
 {
     char path[32];
-    size_t size = MAPS_BYTES_FIRST, n = 0;
-    char *text = xcalloc(1, size);
+    char *text = NULL;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/maps", tid);
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    for (ssize_t got = 1; fd >= 0 && got > 0 && size < MAPS_BYTES_MAX;) {
-        if (n + 1 == size) {
-            text = xrealloc(text, size *= 2);
-        }
-        got = read(fd, text + n, size - 1 - n);
-        n += got > 0 ? (size_t)got : 0;
-    }
-    text[n] = '\0';
-    return text;
+    return fd >= 0 && small_file_text(fd, MAPS_BYTES_MAX, &text) >= 0 ? text : xstrdup("");
 }
 
 /* "7f00-7f01 r-xp ..." */

@@ -27,7 +27,7 @@ enum {
 #define VOLATILE_MARK POOL_WORK "/work/incompat/volatile"
 #define VOLATILE_DIRTY VOLATILE_MARK "/dirty"
 
-int mend_handle(unsigned char *handle, size_t len, uint64_t subvol)
+int handle_repair(unsigned char *handle, size_t len, uint64_t subvol)
 {
     uint64_t now, want = htole64(subvol);
 
@@ -43,12 +43,12 @@ int mend_handle(unsigned char *handle, size_t len, uint64_t subvol)
 
 /* A file without the attribute is not the entry of a directory. overlayfs itself checks other kinds
  * of handles. */
-static int entry_mend(int fd, uint64_t subvol, struct err *err)
+static int entry_repair(int fd, uint64_t subvol, struct err *err)
 {
     unsigned char handle[HANDLE_BYTES_MAX];
     ssize_t n = fgetxattr(fd, HANDLE_ATTRIBUTE, handle, sizeof(handle));
 
-    if (n > 0 && mend_handle(handle, (size_t)n, subvol) == 1 &&
+    if (n > 0 && handle_repair(handle, (size_t)n, subvol) == 1 &&
         fsetxattr(fd, HANDLE_ATTRIBUTE, handle, (size_t)n, 0) < 0) {
         return err_sys(err, "mend the disk's index");
     }
@@ -70,14 +70,14 @@ static int index_repair(int disk_fd, uint64_t subvol, struct err *err)
     if (!dir) {
         return fd < 0 && errno == ENOENT ? 0 : err_sys(err, "open the disk's index");
     }
-    int r = entry_mend(fd, subvol, err);
+    int r = entry_repair(fd, subvol, err);
     for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
         if (entry->d_type != DT_DIR || entry->d_name[0] == '.') {
             continue;
         }
         scoped_fd one = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         r = one < 0 ? err_sys(err, "open an entry of the disk's index")
-                    : entry_mend(one, subvol, err);
+                    : entry_repair(one, subvol, err);
     }
     return r;
 }

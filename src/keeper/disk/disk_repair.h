@@ -26,6 +26,6 @@ must_check int disk_repair(int disk_fd, uint64_t subvol, struct err *err);
 
 /* Sets the subvolume of an overlayfs handle, as stored in extended attributes. 1 when that was a
  * change, 0 when not, -EINVAL when it is not a handle of a file on btrfs. */
-must_check int mend_handle(unsigned char *handle, size_t len, uint64_t subvol);
+must_check int handle_repair(unsigned char *handle, size_t len, uint64_t subvol);
 
 #endif

@@ -270,24 +270,30 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     /* 1. Enter the groups, so that everything is charged to the jail; then do what needs no ids,
      * while the keeper prepares the rest. Then wait: when the root filesystem arrives, the ids are
      * mapped. */
-    if ((r = cgroups_v1_enter(in->v1_files, err)) < 0 ||
-        (r = size_files_bind(in->size_files, in->plan, err)) < 0 ||
-        (r = network_make(in, err)) < 0 ||
-        (r = mounts_receive(*report, in->plan, given, err)) < 0 || (r = identity_reset(err)) < 0) {
+    r = cgroups_v1_enter(in->v1_files, err);
+    r = r < 0 ? r : size_files_bind(in->size_files, in->plan, err);
+    r = r < 0 ? r : network_make(in, err);
+    r = r < 0 ? r : mounts_receive(*report, in->plan, given, err);
+    r = r < 0 ? r : identity_reset(err);
+    if (r < 0) {
         return r;
     }
     const int root = given[0];
     /* 2. Take what comes from outside, then leave the outside. Set up the network while /proc/sys
      * is still writable. */
-    if ((r = jail_mounts_take(&mounts, err)) < 0 || (r = network_settings(mounts.proc, err)) < 0 ||
-        (r = oom_score_reset(mounts.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
+    r = jail_mounts_take(&mounts, err);
+    r = r < 0 ? r : network_settings(mounts.proc, err);
+    r = r < 0 ? r : oom_score_reset(mounts.proc, err);
+    r = r < 0 ? r : root_enter(root, err);
+    if (r < 0) {
         return r;
     }
     /* 3. Mount /dev, /proc, /sys and /run; the socket must exist before the agent. */
-    if ((r = jail_mounts_mount(&mounts, root, in->plan, in->size_files, err)) < 0 ||
-        (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
-        (r = resolver_name(root, err)) < 0 ||
-        (r = volumes_attach(in->plan, given + 1, root, err)) < 0) {
+    r = jail_mounts_mount(&mounts, root, in->plan, in->size_files, err);
+    r = r < 0 ? r : hostname_set(root, in->plan->hostname, err);
+    r = r < 0 ? r : resolver_name(root, err);
+    r = r < 0 ? r : volumes_attach(in->plan, given + 1, root, err);
+    if (r < 0) {
         return r;
     }
     scoped_fd listener = channel_listen(err);
@@ -303,9 +309,11 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     }
     /* 5. Drop privileges, in this order: loading the filter needs a capability that the reduced
      * bounding set removes only at exec(). */
-    if ((r = limits_set(err)) < 0 ||
-        (r = descriptors_arrange(mounts.dev, listener, report, err)) < 0 ||
-        (r = caps_bound(err)) < 0 || (r = filters_load(in->filters, err)) < 0) {
+    r = limits_set(err);
+    r = r < 0 ? r : descriptors_arrange(mounts.dev, listener, report, err);
+    r = r < 0 ? r : caps_bound(err);
+    r = r < 0 ? r : filters_load(in->filters, err);
+    if (r < 0) {
         return r;
     }
     /* 6. */

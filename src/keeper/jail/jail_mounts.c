@@ -308,9 +308,9 @@ static int shown_mount(const struct jail_mounts *f, int private, const struct ke
     return r;
 }
 
-/* One tmpfs holds everything that a jail keeps in memory, because the end of every memory group
- * walks all file systems of the machine. It is mounted at /run. Returns a directory in it that only
- * root can use, for files that are mounted elsewhere. */
+/* A single tmpfs holds everything that a jail keeps in memory, because the end of every memory
+ * group walks all file systems of the machine. It is mounted at /run. Returns a directory in it
+ * that only root can use, for files that are mounted elsewhere. */
 static int run_mount(int root_fd, const char *size, struct err *err)
 {
     scoped_fd run = tmpfs_new("0755", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);

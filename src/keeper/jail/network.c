@@ -166,8 +166,9 @@ int network_open(const struct network *network, struct err *err)
     if (fd < 0) {
         return err_sys(err, "open a route socket");
     }
-    if ((r = address_add(fd, AF_INET, NETWORK_SELF, err)) < 0 ||
-        (r = route_add(fd, AF_INET, NETWORK_SELF, err)) < 0) {
+    r = address_add(fd, AF_INET, NETWORK_SELF, err);
+    r = r < 0 ? r : route_add(fd, AF_INET, NETWORK_SELF, err);
+    if (r < 0) {
         return r;
     }
     /* Without this route, as on a machine without IPv6, IPv6 addresses are unreachable inside. */
@@ -223,7 +224,7 @@ static int socket_open(int family, int type, uint16_t port, struct err *err)
     return move_fd(&fd);
 }
 
-/* One socket for IPv4 and IPv6, where both exist. */
+/* Opens a socket for both IPv4 and IPv6, where both exist. */
 static int gate_open(struct err *err)
 {
     int fd = socket_open(AF_INET6, SOCK_STREAM, NETWORK_TCP_PORT, err);

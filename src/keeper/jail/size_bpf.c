@@ -15,6 +15,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 
 enum { TYPES_BYTES_MAX = 64 * 1024 * 1024 };
 
@@ -83,7 +84,6 @@ static int types_read(uint8_t **out, size_t *n, struct err *err)
 {
     scoped_fd fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
     struct stat st;
-    ssize_t got = 1;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         return err_sys(err, "the kernel does not describe its types (/sys/kernel/btf)");
@@ -92,11 +92,10 @@ static int types_read(uint8_t **out, size_t *n, struct err *err)
         return err_set(err, EFBIG, "the kernel's description of its types has %jd bytes",
                        (intmax_t)st.st_size);
     }
-    *out = xcalloc(1, (size_t)st.st_size);
-    for (*n = 0; got > 0 && *n<(size_t)st.st_size; *n += got> 0 ? (size_t)got : 0) {
-        got = read(fd, *out + *n, (size_t)st.st_size - *n);
-    }
-    return 0;
+    *out = xcalloc(1, (size_t)st.st_size + 1);
+    ssize_t got = small_file_read_fd(fd, (char *)*out, (size_t)st.st_size + 1);
+    *n = got < 0 ? 0 : (size_t)got;
+    return got < 0 ? err_sys(err, "read /sys/kernel/btf/vmlinux") : 0;
 }
 
 /* The kernel uses different errnos for its reasons, and most errnos for several reasons. ENOTSUPP

@@ -17,6 +17,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/procfile.h"
+#include "lib/base/small_file.h"
 #include "wire/channel.h"
 
 enum {
@@ -63,24 +64,13 @@ static void cpus_find(struct size_files *size_files)
 
 static int cpuinfo_read(struct size_files *size_files, struct err *err)
 {
-    size_t len = 0, room = 64 * 1024;
-    ssize_t n = 1;
     scoped_fd fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -errno : small_file_text(fd, CPUINFO_READ_BYTES, &size_files->cpuinfo);
 
-    size_files->cpuinfo = xcalloc(1, room);
-    while (fd >= 0 && n > 0 && len < CPUINFO_READ_BYTES) {
-        if (room - len < SIZE_FILES_CPU_BYTES) {
-            room *= 2;
-            size_files->cpuinfo = xrealloc(size_files->cpuinfo, room);
-        }
-        n = read(fd, size_files->cpuinfo + len, room - len - 1);
-        len += n > 0 ? (size_t)n : 0;
+    if (len < 0) {
+        return err_code(err, (int)-len, "read /proc/cpuinfo");
     }
-    if (fd < 0 || n < 0) {
-        return err_sys(err, "read /proc/cpuinfo");
-    }
-    size_files->cpuinfo[len] = '\0';
-    size_files->text_bytes = len + PROCFILE_STAT_BYTES + PROCFILE_CPUS_MAX * TOPOLOGY_BYTES;
+    size_files->text_bytes = (size_t)len + PROCFILE_STAT_BYTES + PROCFILE_CPUS_MAX * TOPOLOGY_BYTES;
     size_files->text = xcalloc(1, size_files->text_bytes);
     return 0;
 }

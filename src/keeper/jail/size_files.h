@@ -28,7 +28,6 @@
 
 enum {
     SIZE_FILES_N = 4,
-    SIZE_FILES_CPU_BYTES = 8192,             /* of one processor in /proc/cpuinfo */
     SIZE_FILES_BYTES_MAX = 16 * 1024 * 1024, /* of any of the files */
 };
 

@@ -37,7 +37,12 @@ must_check int percent_decode(struct buf *out, struct str text, bool plus_is_spa
 void sha256(const void *data, size_t len, uint8_t out[SHA256_BYTES]);
 void sha256_hex(const void *data, size_t len, char out[SHA256_HEX_LEN + 1]);
 
-/* Takes as long for every pair of equal length: for tokens and signatures. */
+/* Compares in constant time: as long for every pair of texts of equal length. Every token and
+ * signature that a caller sends is compared by this function: access tokens of sandboxes and
+ * traffic (serve/edge, inside/agent), CSRF tokens and login links (serve/api/auth.c, serve/web),
+ * upload and volume tokens (serve/template/build/files.c, serve/volume/token.c), and those of the
+ * gateway and of Jupyter (inside/gateway, inside/interpreter). API keys and sessions are not
+ * compared but found by the SHA-256 of their text. */
 bool str_eq_secret(struct str a, struct str b);
 
 #endif

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 
 enum { NUMBER_BYTES = 32, APPEND_BYTES = 16 * 1024 };
@@ -77,4 +78,21 @@ int small_file_append(int fd, struct buf *out)
         n = piece_append(fd, out);
     } while (n > 0);
     return (int)n;
+}
+
+ssize_t small_file_text(int fd, size_t max, char **out)
+{
+    scoped_buf(text, max);
+    int r = small_file_append(fd, &text);
+    const size_t len = buf_len(&text);
+
+    if (r == 0 || r == -ENOBUFS) {
+        text.max++; /* for the zero byte */
+        r = buf_append(&text, "", 1);
+    }
+    if (r < 0) {
+        return r;
+    }
+    *out = move_ptr(&text.data);
+    return (ssize_t)len;
 }

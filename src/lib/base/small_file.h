@@ -25,6 +25,10 @@ ssize_t small_file_read_fd(int fd, char *text, size_t size);
 /* The decimal number at the start of the file; 0 when the file cannot be read. */
 uint64_t small_file_number(int dir_fd, const char *name);
 
+/* The rest of an open file as a text, in *out (the caller frees it): at most max bytes, and a
+ * longer file is cut there. Returns its length, or -errno. */
+must_check ssize_t small_file_text(int fd, size_t max, char **out);
+
 /* Appends the rest of an open file to `out`. -ENOBUFS when it does not fit, else 0 or -errno. */
 must_check int small_file_append(int fd, struct buf *out);
 

@@ -21,8 +21,8 @@ struct state {
     int32_t fail;           /* the state of the longest end of this one that is also a beginning */
     uint32_t depth;
     uint32_t held;         /* bytes that a stream keeps back here */
-    struct ending longest; /* of all patterns: whatever else ends here lies inside of it */
-    struct ending encoded; /* of those of secrets that are looked for in other spellings */
+    struct ending longest; /* the longest pattern that ends here: the others lie inside of it */
+    struct ending encoded; /* the longest whose secret is also looked for in other spellings */
     unsigned char c;
 };
 

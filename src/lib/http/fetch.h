@@ -4,6 +4,12 @@
  * Needs:    a libuv loop, SIGPIPE ignored.
  * Blocks:   never.
  * Threads:  the loop's.
+ *
+ * There are three clients with a gathered answer, one for each way to wait. This one is for
+ * programs on a loop (the daemon, the programs inside a jail), on a socket that somebody has
+ * connected. tools/client.h is the same for a fiber, which waits in the middle of a function.
+ * libcurl is for addresses on the network, with TLS and proxies: lib/web on a loop, and cli/call.h
+ * (endpoint_perform()) for the command line, which may block.
  */
 #ifndef HTTP_FETCH_H
 #define HTTP_FETCH_H

@@ -11,6 +11,9 @@ enum status_surface {
     STATUS_TOOLS,       /* the tools over plain HTTP */
     STATUS_FILES,       /* files and volumes inside a sandbox */
     STATUS_INTERPRETER, /* the code interpreter inside a sandbox */
+    STATUS_LOGIN,       /* who the caller of the control plane is */
+    STATUS_SIGNAL,      /* a signal to a process inside a sandbox */
+    STATUS_SHELL,       /* an API shell: requests from inside a sandbox that it forwards */
     STATUS_SURFACES
 };
 

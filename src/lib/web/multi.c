@@ -43,7 +43,7 @@ void transfer_end(struct transfer *transfer)
     curl_easy_cleanup(move_ptr(&transfer->easy));
 }
 
-/* One message at a time, because `done` may end other transfers. */
+/* Reads a single message at a time, because `done` may end other transfers. */
 static void messages_read(struct multi *multi)
 {
     CURLMsg *message;

@@ -121,17 +121,20 @@ static bool is_permanent(int error)
     return error == -EBUSY || error == -ENOTCONN || error == -ETIMEDOUT || error == -EUSERS;
 }
 
-void call_fail_err(struct call *call, int error, const struct err *err)
+void call_fail_logged(struct call *call, int error, const struct err *err)
 {
-    int status = status_of_errno(STATUS_API, error);
-
     if (is_permanent(error)) {
         call_permanent(call);
     }
-    if (status == 500) {
+    call_fail_code(call, status_of_errno(STATUS_API, error), NULL, err->msg);
+}
+
+void call_fail_err(struct call *call, int error, const struct err *err)
+{
+    if (status_of_errno(STATUS_API, error) == 500) {
         log_error("%s %s: %s", call->route->method, call->route->path, err->msg);
     }
-    call_fail_code(call, status, NULL, err->msg);
+    call_fail_logged(call, error, err);
 }
 
 /* ---- answers that wait for the store ---- */

@@ -272,7 +272,7 @@ static void check(struct call *call)
     int r = call_authenticate(call, &err);
 
     if (r < 0) {
-        call_refuse(call, r == -EPERM ? 403 : 401, err.msg);
+        call_refuse(call, status_of_errno(STATUS_LOGIN, r), err.msg);
         return;
     }
     if (route->access == ACCESS_UPLOAD_TOKEN || route->access == ACCESS_VOLUME_TOKEN) {

@@ -202,7 +202,7 @@ static void row_write(struct call *call, const struct who *who, const char *acti
 
 void audit_begin(struct call *call)
 {
-    const char *action = call->route ? audit_action_of(call->route) : NULL;
+    const char *action = call->route ? call->route->action : NULL;
     struct who who;
 
     if (!action || action[0] == '-') {

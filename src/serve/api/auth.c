@@ -118,9 +118,9 @@ int auth_check_text(struct api *api, struct str text, struct key **out, struct e
 
 /* ---- sessions of the dashboard ---- */
 
-/* Of the cookies, the one that the token in X-Atoll-CSRF belongs to. A page of a sandbox is of the
- * same site, so the browser sends our cookie with its requests: only the token shows that a page of
- * ours asks. */
+/* Finds the cookie that the token in X-Atoll-CSRF belongs to. A page that a sandbox serves
+ * belongs to the same site, so the browser sends our cookie with that page's requests too. Only the
+ * token proves that a page of the dashboard made the request. */
 static int csrf_check(const struct http_request *req, const struct web_cookies *cookies,
                       struct str *out, struct err *err)
 {

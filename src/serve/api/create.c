@@ -103,7 +103,7 @@ static void fail_create(struct call *call, int error, const struct err *err)
         call_fail_code(call, status_of_errno(STATUS_API, error), "sandbox_capacity_unavailable",
                        err->msg);
     } else {
-        call_fail_err(call, error, err);
+        call_fail_logged(call, error, err);
     }
 }
 

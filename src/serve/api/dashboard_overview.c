@@ -33,7 +33,7 @@ static void set_memory(json_t *out)
                               json_integer(total - meminfo_bytes(meminfo, "MemAvailable:")));
 }
 
-/* Of the sandboxes' disks, templates and saves. */
+/* The file system that holds the sandboxes' disks, templates and saves. */
 static void set_disk(json_t *out, const char *pool)
 {
     struct statvfs disk;
@@ -75,7 +75,7 @@ static void histogram_join(struct histogram *sum, const struct histogram *part)
     sum->sum_us += part->sum_us;
 }
 
-/* Of both ways to create a sandbox. */
+/* Adds up both ways to create a sandbox. */
 static struct histogram creates_took(const struct api *api)
 {
     struct histogram sum = {0};

@@ -65,7 +65,7 @@ static void on_failed(void *ctx, int error, const struct err *err)
 {
     struct forks *forks = ctx;
 
-    call_fail_err(forks->call, error, err);
+    call_fail_logged(forks->call, error, err);
     json_decref(forks->results);
     free(forks);
 }

@@ -189,8 +189,11 @@ void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(
 void call_permanent(struct call *call);
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
 
-/* The status comes from error: the table of lib/http/status.c. */
+/* The status comes from error: the table of lib/http/status.c. An error of ours (500) is logged. */
 void call_fail_err(struct call *call, int error, const struct err *err);
+
+/* The same without the log: serve/sandbox has logged the error, with the sandbox's id. */
+void call_fail_logged(struct call *call, int error, const struct err *err);
 
 /* Before the body is there: it is answered so once the body is out of the way. */
 void call_refuse(struct call *call, int status, const char *message);
@@ -283,25 +286,14 @@ void admin_keys_free(struct api *api);
 
 /* ---- the audit log (audit.c) ---- */
 
-#define AUDIT_BY_HANDLER "-handler" /* the handler says what it is */
-#define AUDIT_NO_CHANGE "-none"
-
-struct audit_action {
-    const char *method, *path, *action;
-};
-
-/* The name of a changing route, or NULL. (audit_actions.c) */
-const char *audit_action_of(const struct route *route);
-size_t audit_actions_count(void);
-const struct audit_action *audit_action_at(size_t i);
-
 must_check int audit_load(struct api *api, struct err *err);
 void audit_tick(struct api *api); /* now and then: deletes old rows */
 
-/* Writes the row of a call whose caller is known, before its handler runs. The others do nothing
- * for a call without a row. */
+/* Writes the row of a call whose caller is known, before its handler runs. The functions below do
+ * nothing for a call that has no row. */
 void audit_begin(struct call *call);
-/* The same for a handler that finds out what it is, or (key not NULL) who calls. */
+/* The same, called by a handler that finds out itself which action this is, and, with a key that is
+ * not NULL, who the caller is. */
 void audit_begin_as(struct call *call, const struct key *key, const char *action);
 void audit_note_answer(struct call *call, const json_t *answer); /* which may name new objects */
 void audit_note_error(struct call *call, const char *sentence);
@@ -380,8 +372,10 @@ json_t *template_json(const struct api *api, const struct template *t); /* as li
 /* The same, if it runs; otherwise answers with that status. */
 struct sandbox *call_running(struct call *call, int status);
 
-/* 204, or the failure; ctx is the call. (sandboxes.c) */
+/* 204, or the failure; ctx is the call. call_stopped() is for the end of a pause or of a kill,
+ * whose failure serve/sandbox has logged. (sandboxes.c) */
 void call_recorded(void *ctx, int error, const struct err *err);
+void call_stopped(void *ctx, int error, const struct err *err);
 
 /* No sandbox lives longer than the limit, however often it is extended. (sandboxes.c) */
 int64_t call_end_ms(const struct call *call, const struct sandbox *sb, int64_t seconds);

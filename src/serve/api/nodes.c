@@ -1,5 +1,6 @@
 /* nodes.c - /nodes: this machine, as the one node of a cluster of one. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
@@ -8,12 +9,13 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/small_file.h"
 #include "serve/api/internal.h"
 #include "serve/api/query.h"
 
 #define NO_CLUSTER "00000000-0000-0000-0000-000000000000"
 
-enum { NODE_NAME_BYTES = 256, LINE_BYTES = 512 };
+enum { NODE_NAME_BYTES = 256, LINE_BYTES = 512, CPUINFO_BYTES = 4096 };
 
 static void node_name(char out[NODE_NAME_BYTES])
 {
@@ -29,20 +31,18 @@ static void node_name(char out[NODE_NAME_BYTES])
  * such line. */
 static void cpuinfo(const char *name, char out[LINE_BYTES])
 {
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    char line[LINE_BYTES];
+    char text[CPUINFO_BYTES];
+    struct str rest, line;
 
     out[0] = '\0';
-    while (file && !out[0] && fgets(line, sizeof(line), file)) {
-        struct str text = str_of(line);
-        size_t colon = str_find(text, ':');
+    (void)small_file_read(AT_FDCWD, "/proc/cpuinfo", text, sizeof(text));
+    rest = str_of(text);
+    while (!out[0] && str_split(&rest, '\n', &line)) {
+        size_t colon = str_find(line, ':');
 
-        if (colon < text.len && str_eq(str_trim((struct str){text.at, colon}), str_of(name))) {
-            (void)str_copy(out, LINE_BYTES, str_trim(str_skip(text, colon + 1)));
+        if (colon < line.len && str_eq(str_trim((struct str){line.at, colon}), str_of(name))) {
+            (void)str_copy(out, LINE_BYTES, str_trim(str_skip(line, colon + 1)));
         }
-    }
-    if (file) {
-        (void)fclose(file);
     }
 }
 
@@ -63,13 +63,10 @@ static json_t *machine_json(void)
 static int cpu_percent(void)
 {
     unsigned long long user = 0, nice = 0, kernel = 0, idle = 0, wait = 0;
-    FILE *file = fopen("/proc/stat", "re");
-    int n = file ? fscanf(file, "cpu %llu %llu %llu %llu %llu", &user, &nice, &kernel, &idle, &wait)
-                 : 0;
+    char text[LINE_BYTES];
 
-    if (file) {
-        (void)fclose(file);
-    }
+    (void)small_file_read(AT_FDCWD, "/proc/stat", text, sizeof(text));
+    int n = sscanf(text, "cpu %llu %llu %llu %llu %llu", &user, &nice, &kernel, &idle, &wait);
     unsigned long long all = user + nice + kernel + idle + wait;
     return n == 5 && all > 0 ? (int)(100 * (user + nice + kernel) / all) : 0;
 }

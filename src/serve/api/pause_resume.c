@@ -29,7 +29,7 @@ void handle_pause(struct call *call, const json_t *body)
         sandbox_pause(sb,
                       (memory ? SANDBOX_PAUSE_MEMORY : SANDBOX_PAUSE_DISK) |
                           (healthy || !memory ? SANDBOX_PAUSE_HEALTHY : 0),
-                      call_recorded, call);
+                      call_stopped, call);
     }
 }
 
@@ -65,7 +65,7 @@ static void on_resumed(void *ctx, struct sandbox *sb, int error, const struct er
         call_fail(call, 404, "Sandbox \"%s\" doesn't exist or you don't have access to it",
                   call->param);
     } else {
-        call_fail_err(call, error, err);
+        call_fail_logged(call, error, err);
     }
 }
 

@@ -50,7 +50,14 @@ struct route {
     /* Takes a call before its body is there. True: the exchange and the call are its own. False:
      * this call does not stream. NULL: none does. */
     bool (*stream)(struct call *call);
+    /* The name of the call in the audit log; NULL: it changes nothing and is not in the log. The
+     * object is the last {} of the path, and the {} before it is the object's parent. A route
+     * without {} makes its object, whose id is in the answer. */
+    const char *action;
 };
+
+#define AUDIT_BY_HANDLER "-handler" /* an action: the handler says which it is */
+#define AUDIT_NO_CHANGE "-none"     /* an action: no GET, and changes nothing */
 
 size_t routes_count(void);
 const struct route *route_at(size_t i);

@@ -79,13 +79,22 @@ void call_recorded(void *ctx, int error, const struct err *err)
     }
 }
 
+void call_stopped(void *ctx, int error, const struct err *err)
+{
+    if (error < 0) {
+        call_fail_logged(ctx, error, err);
+    } else {
+        call_empty(ctx, 204);
+    }
+}
+
 void handle_kill(struct call *call, const json_t *body)
 {
     struct sandbox *sb = call_sandbox(call);
 
     (void)body;
     if (sb) {
-        sandbox_kill(sb, SANDBOX_END_REQUEST, call_recorded, call);
+        sandbox_kill(sb, SANDBOX_END_REQUEST, call_stopped, call);
     }
 }
 

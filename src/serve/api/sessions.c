@@ -1,7 +1,8 @@
 /* sessions.c - /dashboard/session and /dashboard/links: logs in to the dashboard, and out.
  *
- * Who may use the answer of GET /dashboard/session has the session: it holds the token for
- * X-Atoll-CSRF. It has no CORS headers, so no page of another origin can read it. */
+ * Whoever can read the answer of GET /dashboard/session can use the session, because the answer
+ * has the token for X-Atoll-CSRF. It is therefore sent without CORS headers: no page of another
+ * origin can read it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -137,7 +138,7 @@ static void fail_login(struct call *call, int error, const struct err *err)
     if (!call_gone(call)) {
         logins_failed(call->api->sessions, http_request(call->ex)->peer, clock_wall_ms());
     }
-    call_fail(call, error == -EPERM ? 403 : 401, "%s", err->msg);
+    call_fail(call, status_of_errno(STATUS_LOGIN, error), "%s", err->msg);
 }
 
 static bool refuse_often(struct call *call)
@@ -240,7 +241,7 @@ static void elevate(struct call *call, const char *admin_text)
         return;
     }
     if (r < 0) {
-        call_fail(call, r == -EPERM ? 403 : 401, "%s", err.msg);
+        call_fail(call, status_of_errno(STATUS_LOGIN, r), "%s", err.msg);
         return;
     }
     call->by_session = true;
@@ -294,8 +295,8 @@ void handle_session_begin(struct call *call, const json_t *body)
     }
 }
 
-/* Without X-Atoll-CSRF, which a page learns here. Of two cookies with a session each, one is of
- * another page: none is taken. */
+/* Looks at the cookie alone: this call is where a page learns its token for X-Atoll-CSRF. If two
+ * cookies have a session each, another page has set one of them, so none is taken. */
 static struct session *session_of_cookie(struct api *api, const struct http_request *req,
                                          struct str *token)
 {

@@ -63,7 +63,7 @@ static void on_made(void *ctx, int error, const struct err *err,
     quota_hold_end(call->api, making->hold);
     free(making);
     if (error < 0) {
-        call_fail_err(call, error, err);
+        call_fail_logged(call, error, err);
     } else {
         maker_note(call, snapshot->template_id);
         builds_add_snapshot(call->api->options.builds, snapshot->build);

@@ -15,29 +15,31 @@ void call_fail_template(struct call *call, int why, struct str name)
     size_t colon = str_find(name, ':');
     struct str tag = str_skip(name, colon + 1);
     const char *awaited = templates_awaited(call->api->options.templates, name);
+    int status = status_of_errno(STATUS_API, why);
 
     switch (why) {
     case -EACCES:
-        call_fail(call, 403, "you don't have access to template '%.*s'", (int)name.len, name.at);
+        call_fail(call, status, "you don't have access to template '%.*s'", (int)name.len, name.at);
         break;
     case -ENODATA:
         if (!tag.len) {
-            call_fail(call, 404, "template '%.*s' has no build that succeeded: its log says why",
+            call_fail(call, status, "template '%.*s' has no build that succeeded: its log says why",
                       (int)name.len, name.at);
             break;
         }
-        call_fail(call, 404, "tag '%.*s' does not exist for template '%.*s'", (int)tag.len, tag.at,
-                  (int)colon, name.at);
+        call_fail(call, status, "tag '%.*s' does not exist for template '%.*s'", (int)tag.len,
+                  tag.at, (int)colon, name.at);
         break;
     case -EINVAL:
-        call_fail(call, 400, "Invalid template reference: '%.*s'", (int)name.len, name.at);
+        call_fail(call, status, "Invalid template reference: '%.*s'", (int)name.len, name.at);
         break;
     default:
         if (awaited) {
-            call_fail(call, 503, "%s", awaited);
+            call_fail(call, status_of_errno(STATUS_API, -EAGAIN), "%s", awaited);
             break;
         }
-        call_fail(call, 404, "template '%.*s' not found", (int)name.len, name.at);
+        call_fail(call, status_of_errno(STATUS_API, -ENOENT), "template '%.*s' not found",
+                  (int)name.len, name.at);
         break;
     }
 }

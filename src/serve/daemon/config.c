@@ -127,18 +127,19 @@ static const struct setting settings[] = {
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "maximum number of sandboxes of a team; one more is answered 429"},
     {FIELD(parked_min), .kind = COUNT_OR_AUTO, .fallback = automatic, .hint = "N",
-     .help = "idle jails kept ready per built-in template (1 if it is restored with running "
-             "processes); auto: by the host's memory and processors for base, 8 for others"},
+     .help =
+         "parked jails (idle, kept ready) per built-in template (1 if it is restored with running "
+         "processes); auto: by the host's memory and processors for base, 8 for others"},
     {FIELD(parked_max), .kind = COUNT_OR_NONE, .fallback = "128", .hint = "N",
      .help =
-         "maximum number of idle jails per template, while many are created; 0: keep none ready"},
+         "maximum number of parked jails per template, while many are created; 0: keep none ready"},
     {.name = "parked_free",
      .at = offsetof(struct config, parked_free_bytes),
      .kind = BYTES,
      .fallback = "0",
      .hint = "SIZE",
      .help =
-         "keep no idle jails while less memory than this is available; 0: a tenth of the memory"},
+         "keep no parked jails while less memory than this is available; 0: a tenth of the memory"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "maximum life of a sandbox, extensions included"},
     {FIELD(start_ready_s), .kind = COUNT, .fallback = "45", .hint = "SECONDS",

@@ -11,7 +11,7 @@
 
 enum { NAME_BYTES = ACCESS_LOG_TEXT_BYTES + 32, STATUS_FAILED = 500 };
 
-/* One request under way. */
+/* A request under way. */
 struct observed {
     struct http_note note;
     struct observer *observer;

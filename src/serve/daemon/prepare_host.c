@@ -131,8 +131,9 @@ static int prepare_dirs(const struct config *config, const struct paths *paths,
     return r == 0 ? make_run_files(paths, who, err) : r;
 }
 
-/* For the operator's page of the dashboard: what asks for something. A start without it is better
- * than none. By a rename, so that a server that reads meanwhile finds the old text or the new. */
+/* Writes the findings that are not ok to a file, for the operator's page of the dashboard. A
+ * failure is ignored: the start matters more. The file is replaced by a rename, so that a server
+ * that reads it meanwhile finds the old text or the new. */
 static void findings_write(const char *path, const struct probe_result *results, size_t n)
 {
     static const char *const words[] = {

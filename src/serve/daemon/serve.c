@@ -49,6 +49,14 @@ enum {
     FILES_FALLBACK = 1024,
 };
 
+/* In this order. */
+enum serve_phase {
+    PHASE_SERVING,
+    PHASE_TOOLS,   /* the tools clean up, through the API */
+    PHASE_CLIENTS, /* nobody is let in, and clients end their requests */
+    PHASE_UNPARK,  /* the jails that were kept ready end */
+};
+
 struct server {
     const struct config *config;
     const struct paths *paths;
@@ -57,14 +65,15 @@ struct server {
     bool announce;
     bool adopted;   /* every saved sandbox is attached or recorded as gone */
     bool listening; /* the port is open */
-    bool stopping;
-    bool closing; /* the front door, too */
-    bool hurried; /* asked to stop twice */
+    enum serve_phase phase;
+    bool hurried; /* asked to stop twice: no phase waits from now on */
 
     uv_loop_t loop;
     uv_signal_t on_term;
     uv_signal_t on_int;
-    uv_timer_t close_limit;
+    uv_timer_t tools_late;   /* TOOLS has taken too long */
+    uv_timer_t clients_late; /* the user is told what CLIENTS waits for */
+    uv_timer_t close_limit;  /* after the last phase, for handles that are being closed */
     uv_fs_event_t on_notice;
     struct store *store;
     struct templates *templates;
@@ -210,7 +219,8 @@ static void on_http_stopped(void *ctx)
     struct server *server = ctx;
     uint32_t parked = sandboxes_figures(server->sandboxes).parked;
 
-    (void)uv_timer_stop(&server->close_limit);
+    server->phase = PHASE_UNPARK;
+    (void)uv_timer_stop(&server->clients_late);
     if (parked > 0) {
         log_info("ending %u jails that were kept ready", parked);
     }
@@ -232,9 +242,10 @@ static void on_clients_late(uv_timer_t *timer)
  * are told. */
 static void close_door(struct server *server)
 {
-    if (!server->closing) {
-        server->closing = true;
-        (void)uv_timer_start(&server->close_limit, on_clients_late, STOP_TELL_MS, 0);
+    if (server->phase < PHASE_CLIENTS) {
+        server->phase = PHASE_CLIENTS;
+        (void)uv_timer_stop(&server->tools_late);
+        (void)uv_timer_start(&server->clients_late, on_clients_late, STOP_TELL_MS, 0);
         http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
     }
     if (server->hurried) {
@@ -259,20 +270,20 @@ static void on_signal(uv_signal_t *handle, int number)
 {
     struct server *server = handle->data;
 
-    if (server->stopping) {
+    if (server->phase != PHASE_SERVING) {
         log_info("stopping at once");
         server->hurried = true;
-        if (server->closing) {
-            http_server_hurry(server->http);
-        } else {
+        if (server->phase == PHASE_TOOLS) {
             tools_child_hurry(server->tools);
+        } else {
+            http_server_hurry(server->http);
         }
         return;
     }
     log_info("%s: stopping; sandboxes go on", number == SIGINT ? "interrupted" : "asked to end");
-    server->stopping = true;
+    server->phase = PHASE_TOOLS;
     endpoint_write(server, "");
-    (void)uv_timer_start(&server->close_limit, on_tools_late, STOP_GRACE_MS, 0);
+    (void)uv_timer_start(&server->tools_late, on_tools_late, STOP_GRACE_MS, 0);
     tools_child_stop(server->tools, on_tools_stopped, server);
 }
 
@@ -647,8 +658,10 @@ static int open_all(struct server *server, struct err *err)
 {
     divide_places(server);
     (void)uv_loop_init(&server->loop);
+    (void)uv_timer_init(&server->loop, &server->tools_late);
+    (void)uv_timer_init(&server->loop, &server->clients_late);
     (void)uv_timer_init(&server->loop, &server->close_limit);
-    server->close_limit.data = server;
+    server->tools_late.data = server->clients_late.data = server;
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
     (void)uv_fs_event_init(&server->loop, &server->on_notice);
@@ -710,6 +723,8 @@ static void close_loop(struct server *server)
 {
     uv_loop_t *loop = &server->loop;
 
+    uv_close((uv_handle_t *)&server->tools_late, NULL);
+    uv_close((uv_handle_t *)&server->clients_late, NULL);
     (void)uv_timer_start(&server->close_limit, on_close_limit, CLOSE_MS, 0);
     uv_unref((uv_handle_t *)&server->close_limit);
     (void)uv_run(loop, UV_RUN_DEFAULT);

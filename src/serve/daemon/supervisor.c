@@ -420,9 +420,10 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
     notices_forget_awaited(paths);
     if (r == 0) {
         template_preparer_announce(config, paths);
-    }
-    if (r == 0 && (r = tls_address_choose(config, -1, &err)) < 0) {
-        log_error("%s", err.msg);
+        r = tls_address_choose(config, -1, &err);
+        if (r < 0) {
+            log_error("%s", err.msg);
+        }
     }
     int exit_code = r < 0 ? 1 : supervise(&sv);
     pool_put_away(paths);

@@ -98,7 +98,7 @@ static int join(struct buf *out, const struct http_request *req, const char *nam
     return 0;
 }
 
-/* Of cookies from `start` on, those of the dashboard are cut out: they are for no sandbox. */
+/* Cuts the cookies of the dashboard out of those from `start` on: they are for no sandbox. */
 static int cookies_cut(struct buf *out, size_t start)
 {
     scoped_buf(kept, EDGE_HEADER_TEXT_MAX);
@@ -184,8 +184,9 @@ static bool sets_ours(const struct http_header *header)
     return str_ieq(header->name, STR("set-cookie")) && pair_is_ours(header->value);
 }
 
-/* Viewers of PDF refuse to work in a document without an origin, and give a script none. Of several
- * types a browser may take any. */
+/* A PDF keeps its origin: the browser's viewer does not work without, and scripts in a PDF cannot
+ * use it. If there are several Content-Type headers, all must say PDF, because a browser may take
+ * any of them. */
 static bool is_pdf(const struct http_header *headers, size_t n)
 {
     bool found = false;

@@ -173,10 +173,11 @@ must_check int headers_request(struct headers *out, const struct http_request *r
                                struct str host);
 /* Whether a page of the dashboard asks: its cookie or its token is there. Neither is passed on. */
 bool headers_of_dashboard(const struct http_request *req);
-/* Makes the headers for the client. With `tunnel` the upgrade header stays. Without those that
- * change what a browser keeps for the dashboard's origin, and as a document of no origin, when a
- * page of it asked or a link without a host of the sandbox. No sandbox sets the dashboard's
- * cookie. */
+/* Makes the headers for the client. A Set-Cookie for the dashboard's cookie is always removed.
+ * tunnel: the Upgrade header stays. of_dashboard: the browser takes the answer for one of the
+ * dashboard's origin, because a page of the dashboard asked, or a link without the sandbox's own
+ * host name. Headers that change what the browser stores for that origin are removed, and the
+ * document is given no origin. */
 void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel,
                       bool of_dashboard);
 

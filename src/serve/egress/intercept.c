@@ -52,7 +52,7 @@ static struct destination *intercept_note(struct intercept *of, enum destination
                                                         .rule = rule});
 }
 
-/* One entry for all connections of an intercept: they are to one server, by one rule. */
+/* All connections of an intercept share an entry: they are to one server, by one rule. */
 static void intercept_reached(struct intercept *of, struct client_conn *conn)
 {
     char rule[DESTINATION_RULE_BYTES];

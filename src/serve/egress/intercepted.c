@@ -12,6 +12,7 @@
 #include "lib/base/json.h"
 #include "lib/http/field_rules.h"
 #include "lib/http/forward.h"
+#include "lib/http/status.h"
 #include "serve/egress/outgoing_head.h"
 #include "serve/egress/shell_call.h"
 
@@ -176,10 +177,9 @@ static int send_to_shell(struct intercepted *p, struct upstream *up, struct outg
 /* A refusal of a shell is the program's error (4xx); an incomplete rule is not (502). */
 static int refusal_status(const struct intercepted *p, int error)
 {
-    if (!p->of->shells && !p->of->above) {
-        return 502;
-    }
-    return error == -EPERM ? 403 : error == -ENOENT ? 404 : error == -EINVAL ? 400 : 502;
+    bool by_shell = p->of->shells || p->of->above;
+
+    return by_shell ? status_of_errno(STATUS_SHELL, error) : 502;
 }
 
 static void intercepted_send(struct intercepted *p, struct upstream *up)

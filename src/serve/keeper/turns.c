@@ -6,7 +6,7 @@
 
 #include "lib/base/alloc.h"
 
-/* Of one owner; never empty. */
+/* The requests of an owner; never empty. */
 struct line {
     struct line *prev, *next;
     char *owner;

@@ -40,7 +40,8 @@ void turns_add(struct turns *turns, const char *owner, struct turn *turn);
 struct turn *turns_next(struct turns *turns);
 void turn_over(struct turn *turn); /* gives the slot back; fine for one that has none */
 
-/* One of those that wait, without a slot, or NULL: for a keeper that went away. */
+/* Takes a waiting request out, without a slot for it; NULL: none waits. For a keeper that went
+ * away. */
 struct turn *turns_drop(struct turns *turns);
 
 #endif

@@ -150,7 +150,7 @@ static void back_to_paused(struct sandbox *sb, const struct start *start)
     sb->end_ms = start->end_ms;
     sandbox_drop_jail(sb);
     undo_jail(sb, start);
-    sandbox_set_state(sb, SANDBOX_PAUSED);
+    (void)!sandbox_set_state(sb, SANDBOX_PAUSED);
     sandbox_arm(sb);
     if (row_was_given(start)) {
         sandbox_record(sb, CHANGE_PAUSED, NULL, NULL, NULL);
@@ -173,7 +173,9 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     struct err why = *err;
     bool resumed = sb->state == SANDBOX_RESUMING;
 
-    log_warn("sandbox %s: %s: %s", sb->id, resumed ? "resume" : "create", why.msg);
+    if (!sb->internal) { /* else its owner logs it */
+        log_warn("sandbox %s: %s: %s", sb->id, resumed ? "resume" : "create", why.msg);
+    }
     sandbox_hold(sb);
     struct start start = start_take(sb);
     if (resumed) {
@@ -289,7 +291,7 @@ static void start_check(struct sandbox *sb)
     }
     start_mark(sb, SANDBOX_STEP_RECORD);
     struct start start = start_take(sb);
-    sandbox_set_state(sb, parked ? SANDBOX_PARKED : SANDBOX_RUNNING);
+    (void)!sandbox_set_state(sb, parked ? SANDBOX_PARKED : SANDBOX_RUNNING);
     if (resumed) {
         sb->all->resumes++;
         saved_forget(sb->all, sb->saved);
@@ -619,7 +621,7 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
 
     id_sandbox(sb->id);
     sb->internal = params->internal;
-    sandbox_set_state(sb, state);
+    (void)!sandbox_set_state(sb, state);
     sandbox_describe(sb, params);
     if (params->trace) {
         sb->trace = *params->trace;
@@ -646,7 +648,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     struct start *start = xnew(struct start);
 
     sandbox_describe(sb, params);
-    sandbox_set_state(sb, SANDBOX_STARTING);
+    (void)!sandbox_set_state(sb, SANDBOX_STARTING);
     *start = (struct start){.sb = sb,
                             .done = done,
                             .ctx = ctx,

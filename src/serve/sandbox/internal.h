@@ -193,11 +193,13 @@ struct sandbox {
     struct destinations
         *destinations;             /* where it has been, over its pauses; NULL: no network yet */
     struct preconnect *preconnect; /* NULL: it was not parked, or they are used */
-    bool attaching;
-    bool attached; /* by this daemon, at some time */
-    bool broke;    /* its channel did, which says nothing of its life: it is watched by itself */
-    bool init_due; /* adopted: the daemon before may have died between the row and /init */
-    bool adopted;  /* the daemon before may have been pausing it */
+    /* Three facts and not one state: a sandbox that was attached may be attached again, and its
+     * channel may break before, while and after that. */
+    bool attaching; /* the keeper was asked for a channel and has not answered */
+    bool attached;  /* by this daemon, at some time: a failure now means that the jail has ended */
+    bool broke;     /* the last channel did; the jail's life is watched with a pidfd since */
+    bool init_due;  /* adopted: the daemon before may have died between the row and /init */
+    bool adopted;   /* the daemon before may have been pausing it */
     struct dial *dials; /* those that wait for a channel */
 
     uv_timer_t timers[SANDBOX_TIMERS];
@@ -217,8 +219,9 @@ void sandboxes_release(struct sandboxes *all);
 
 /* ---- states.c ---- */
 
-/* False, and a sentence in the log: no such step. The state is what it was then. */
-bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
+/* False, and a sentence in the log: no such step. The state is what it was then. Callers that
+ * ignore the answer have looked at the state just before. */
+must_check bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 
 bool save_set_phase(struct save *save, enum save_phase phase); /* likewise */
 

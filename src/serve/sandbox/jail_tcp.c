@@ -37,7 +37,8 @@ union address {
 static const struct in6_addr mapped_loopback = {
     .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
 
-/* A socket of the second family reaches both; one of the first does where there is no other. */
+/* An IPv6 socket reaches IPv4 too, by mapped addresses. An IPv4 socket, of a jail on a machine
+ * without IPv6, reaches IPv4 alone. */
 static int address_of(int socket, uint16_t port, enum jail_tcp_family family, union address *out,
                       socklen_t *len)
 {

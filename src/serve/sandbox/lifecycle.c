@@ -31,7 +31,7 @@ void sandbox_close(struct sandbox *sb)
     struct sandbox_watch *watch = NULL;
     struct err err;
 
-    sandbox_set_state(sb, SANDBOX_KILLING);
+    (void)!sandbox_set_state(sb, SANDBOX_KILLING);
     agent_channel_drain_logs(sb->channel); /* its last words */
     while ((watch = sb->watches)) {
         watch->told = false;

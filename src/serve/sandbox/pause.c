@@ -32,14 +32,13 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     static const struct keeper_jail none;
     struct err gone;
 
-    if (sb->state != SANDBOX_PAUSING) {
+    if (sb->state != SANDBOX_PAUSING || !sandbox_set_state(sb, SANDBOX_PAUSED)) {
         error = err_set(&gone, ENOENT, "the sandbox was killed meanwhile");
         err = &gone;
     } else {
         if (error < 0) {
             log_error("sandbox %s: record its pause: %s", sb->id, err->msg);
         }
-        sandbox_set_state(sb, SANDBOX_PAUSED);
         sb->all->pauses++;
         destroy_jail(sb->all, sb->id, &sb->jail, sb->uid_slot); /* its disk, which was saved too */
         sb->uid_slot = SLOT_NONE;
@@ -163,7 +162,7 @@ static void on_timeout_paused(void *ctx, int error, const struct err *err)
     bool runs = error < 0 && sb->state == SANDBOX_RUNNING && !sb->all->closed;
 
     if (runs && timeout->memory && error != -EAGAIN) {
-        log_warn("sandbox %s: its time is up: paused without its memory: %s", sb->id, err->msg);
+        log_warn("sandbox %s: its time is up: paused without its memory", sb->id);
         sandbox_note_wrong(sb, "its time was up and it was paused without its memory: %s",
                            err->msg);
         text_set(&sb->forfeit, err->msg);
@@ -225,9 +224,8 @@ static void settle(struct sandbox *sb, int error, const char *name, const char *
         save_found(sb);
     } else if (error == 0) {
         record_found(sb, name);
-    } else if (!sb->saves) { /* attached, or looked for again, when the keeper is back */
-        sandbox_set_state(sb, SANDBOX_RUNNING);
-        sandbox_arm(sb);
+    } else if (!sb->saves && sandbox_set_state(sb, SANDBOX_RUNNING)) {
+        sandbox_arm(sb); /* attached, or looked for again, when the keeper is back */
     }
 }
 
@@ -253,7 +251,7 @@ void sandbox_lost(struct sandbox *sb, const char *reason)
     *lost = (struct lost){.sb = sb, .reason = xstrdup(reason)};
     sandbox_hold(sb);
     if (sb->state != SANDBOX_PAUSING) {
-        sandbox_set_state(sb, SANDBOX_PAUSING);
+        (void)!sandbox_set_state(sb, SANDBOX_PAUSING);
     }
     (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
     saved_find(sb, on_found, lost);

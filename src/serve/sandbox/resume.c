@@ -78,7 +78,7 @@ static void begin(struct sandbox *sb)
 {
     bool memory = sb->joiners->memory && saved_has_memory(sb->saved);
 
-    sandbox_set_state(sb, SANDBOX_RESUMING);
+    (void)!sandbox_set_state(sb, SANDBOX_RESUMING);
     (void)json_object_del(sb->options, SANDBOX_UNRESPONSIVE_OPTION);
     sandbox_hold(sb);
     start_begin(sb, sb->saved, memory, memory ? CHANNEL_PAST_RESTORED : CHANNEL_PAST_NONE,

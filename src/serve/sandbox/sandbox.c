@@ -88,7 +88,8 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     if (!str_copy(sb->id, sizeof(sb->id), str_of(row->id)) || !sb->id[0]) {
         return false;
     }
-    sandbox_set_state(sb, strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING);
+    (void)!sandbox_set_state(sb,
+                             strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING);
     sb->on_record = true;
     sb->saved = xstrdup(row->saved);
     sb->saved_bytes = row->saved_bytes;

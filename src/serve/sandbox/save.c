@@ -59,11 +59,12 @@ void save_abort(struct sandbox *sb, int error, const struct err *err)
     struct save *save = sb->saves;
     struct err why = *err;
 
-    log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    if (!sb->internal) { /* else its owner logs it */
+        log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    }
     sandbox_note_wrong(sb, "it could not be saved: %s", why.msg);
     save_set_phase(save, SAVE_OVER);
-    if (sb->state == SANDBOX_PAUSING) {
-        sandbox_set_state(sb, SANDBOX_RUNNING);
+    if (sb->state == SANDBOX_PAUSING && sandbox_set_state(sb, SANDBOX_RUNNING)) {
         sandbox_arm(sb);
         sandbox_watch_jail(sb, true);
         tell_off(sb);
@@ -313,7 +314,7 @@ static void on_checked(void *ctx, const struct keeper_answer *answer, int fds[KE
             save_go(sb);
         } else {
             tell_off(sb);
-            sandbox_set_state(sb, SANDBOX_RUNNING);
+            (void)!sandbox_set_state(sb, SANDBOX_RUNNING);
             save_begin(sb);
         }
     }
@@ -346,7 +347,7 @@ static void save_begin(struct sandbox *sb)
         return;
     }
     if (stops(save)) {
-        sandbox_set_state(sb, SANDBOX_PAUSING);
+        (void)!sandbox_set_state(sb, SANDBOX_PAUSING);
         mark_told(sb);
     }
     if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && save->phase == SAVE_WAITING) {

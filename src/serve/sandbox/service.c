@@ -29,12 +29,6 @@ static void service_destroy(struct service *service)
     free(service);
 }
 
-static void fail(struct service *service, int error, const struct err *err)
-{
-    log_warn("service jail %s: %s", service->id, err->msg);
-    service->handler.ready(service->ctx, error, err);
-}
-
 static void on_broken(void *ctx, const char *why, bool hostile)
 {
     struct service *service = ctx;
@@ -73,13 +67,13 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         return;
     }
     if (answer->status < 0) {
-        fail(service, answer->status, &answer->err);
+        service->handler.ready(service->ctx, answer->status, &answer->err);
         return;
     }
     service->jail = answer->jail;
     if (fds[KEEPER_FD_CHANNEL] < 0) { /* this process had no room for it */
         int r = err_set(&err, EMFILE, "the jail's channel did not arrive: too many files are open");
-        fail(service, r, &err);
+        service->handler.ready(service->ctx, r, &err);
         return;
     }
     const struct agent_channel_jail jail =

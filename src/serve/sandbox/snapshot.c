@@ -41,6 +41,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
                                     .bytes = snapshot->bytes};
 
     if (error < 0) {
+        log_error("sandbox %s: record its snapshot: %s", sb->id, err->msg);
         saved_forget(sb->all, snapshot->save.name);
     } else {
         build = template_snapshot_build(

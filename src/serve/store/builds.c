@@ -5,17 +5,10 @@
 
 /* ---- logs ---- */
 
-void store_build_log(struct store *store, const char *build_id, int level, const char *entry)
+void store_build_log_save(struct store *store, const struct build_log_row *row, store_done *done,
+                          void *ctx)
 {
-    static const struct store_statement insert = {
-        "save a line of a build's log",
-        "INSERT INTO build_logs (build_id, level, entry) VALUES (?, ?, ?)"};
-    struct store_job *job = store_job_new(&insert);
-
-    store_job_text(job, build_id);
-    store_job_int(job, level);
-    store_job_text(job, entry);
-    store_submit(store, job, STORE_LAZY, NULL, NULL);
+    store_submit(store, store_job_save(&table_build_logs, row), STORE_LAZY, done, ctx);
 }
 
 void store_build_logs_list(struct store *store, const struct build_log_query *query,

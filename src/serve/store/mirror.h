@@ -3,6 +3,12 @@
  * A module embeds a struct mirrored in its objects and loads them from the store when it starts. It
  * passes mirror_changed() as the `done` of a change: the mirror then has what the store has.
  *
+ * Templates, volumes, secrets, shells and webhooks are kept so. Other tables are in memory too, but
+ * are not found by team and name, and have indexes of their own: API keys, admin keys and sessions
+ * are found by the SHA-256 of their text in every request (and by a second id when they are
+ * changed), makers by the id of an object of any kind, and builds by their id alone, while a queue
+ * and a worker hold pointers to them.
+ *
  * Owns:     the objects in it.
  * Needs:    all answers of the store before mirror_fini().
  * Blocks:   never.

@@ -254,7 +254,7 @@ must_check int store_load_sandboxes(struct store *store,
 
 /* ---- keys that tools gave to sandboxes (serve/store/sandbox_keys.c) ---- */
 
-/* One text for a sandbox, sealed with the daemon's key. It is deleted when the sandbox is killed.
+/* A text for a sandbox, sealed with the daemon's key. It is deleted when the sandbox is killed.
  * Forks and snapshots get a copy of their source's texts, and sandboxes that start from a snapshot
  * get a copy of the snapshot's: in the transaction that stores the fork, snapshot or sandbox. */
 void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,
@@ -415,8 +415,13 @@ must_check int store_load_builds(struct store *store,
                                  void (*each)(void *ctx, const struct build_row *row), void *ctx,
                                  struct err *err);
 
-/* A line of a build's log, as JSON, as it is served. */
-void store_build_log(struct store *store, const char *build_id, int level, const char *entry);
+struct build_log_row {
+    const char *build_id;
+    int32_t level;
+    const char *entry; /* JSON, as it is served */
+};
+void store_build_log_save(struct store *store, const struct build_log_row *row, store_done *done,
+                          void *ctx);
 
 struct build_log_query {
     const char *build_id;

@@ -2,6 +2,12 @@
  *
  * The statements that save, delete and load rows are made from the descriptor, and so are their
  * values and the rows that they read. A descriptor has no types of a database library.
+ *
+ * These tables have none, because their rows are made from other rows in the statement that inserts
+ * them: artifacts (the version counts up, and the team's limit is checked in the same statement),
+ * deliveries (selected from an event and the webhooks that want it) and sandbox_keys (only while
+ * the sandbox is not killed). Their statements are in artifacts.c, deliveries.c, events.c and
+ * sandbox_keys.c.
  */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
@@ -74,10 +80,10 @@ struct store_table {
 
 /* ---- tables.c ---- */
 
-extern const struct store_table table_admin_keys, table_audit, table_builds, table_events,
-    table_files, table_keys, table_makers, table_sandboxes, table_secret_versions, table_secrets,
-    table_sessions, table_shells, table_steps, table_tags, table_teams, table_templates,
-    table_usage, table_volumes, table_webhooks;
+extern const struct store_table table_admin_keys, table_audit, table_build_logs, table_builds,
+    table_events, table_files, table_keys, table_makers, table_sandboxes, table_secret_versions,
+    table_secrets, table_sessions, table_shells, table_steps, table_tags, table_teams,
+    table_templates, table_usage, table_volumes, table_webhooks;
 
 /* All of the above, and then NULL. */
 extern const struct store_table *const store_tables[];

@@ -162,6 +162,14 @@ static const struct store_column tag_columns[] = {
 };
 TABLE(tags, tag_row, "tag", tag_columns, "ORDER BY created_ms, tag");
 
+/* Only new rows, numbered by the database. */
+static const struct store_column build_log_columns[] = {
+    VALUE(build_log_row, build_id),
+    VALUE(build_log_row, level),
+    VALUE(build_log_row, entry),
+};
+TABLE(build_logs, build_log_row, "a line of a build's log", build_log_columns, "ORDER BY seq");
+
 static const struct store_column step_columns[] = {
     KEY(step_row, key),     KEEPS(step_row, team_id),    VALUE(step_row, saved),
     VALUE(step_row, user),  VALUE(step_row, workdir),    VALUE(step_row, env_json),
@@ -219,11 +227,13 @@ static const struct store_column audit_columns[] = {
 TABLE(audit, audit_row, "a row of the audit log", audit_columns, "");
 
 const struct store_table *const store_tables[] = {
-    &table_teams,     &table_sandboxes,  &table_events,  &table_webhooks,
-    &table_keys,      &table_admin_keys, &table_makers,  &table_usage,
-    &table_templates, &table_builds,     &table_tags,    &table_steps,
-    &table_files,     &table_volumes,    &table_secrets, &table_secret_versions,
-    &table_shells,    &table_sessions,   &table_audit,   NULL,
+    &table_teams,           &table_sandboxes,  &table_events,
+    &table_webhooks,        &table_keys,       &table_admin_keys,
+    &table_makers,          &table_usage,      &table_templates,
+    &table_builds,          &table_tags,       &table_steps,
+    &table_files,           &table_volumes,    &table_secrets,
+    &table_secret_versions, &table_shells,     &table_sessions,
+    &table_audit,           &table_build_logs, NULL,
 };
 
 /* ---- the calls ---- */

@@ -26,7 +26,7 @@ struct post {
     struct poster *poster;
     struct transfer transfer;
     struct curl_slist *headers;
-    struct guard *guard; /* of what the endpoint is shown and nobody else */
+    struct guard *guard; /* removes the endpoint's own secrets from sentences for others */
     post_done *done;
     void *ctx;
     int64_t begun_mono_ms;

@@ -223,7 +223,7 @@ static void visit_dial(struct visit *visit)
     service_dial(visit->jail->service, on_dialed, visit);
 }
 
-/* ---- desks ---- */
+/* ---- the service jails of volumes ---- */
 
 static void on_retry(uv_timer_t *timer);
 
@@ -264,6 +264,7 @@ static void on_retry(uv_timer_t *timer)
 
     if (service_new(jail->entry->all->use.sandboxes, jail->entry->volume.id, &service_handler, jail,
                     &jail->service, &err) < 0) {
+        log_warn("volume %s: its service did not start: %s", jail->entry->volume.id, err.msg);
         content_jail_close(jail->entry);
     }
 }

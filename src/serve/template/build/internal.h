@@ -109,7 +109,8 @@ must_check int queue_check(const struct builds *all, const char *team_id, struct
 
 struct build_row build_row(const struct build *build); /* borrows from build */
 void build_record(struct build *build, store_done *done, void *ctx);
-/* In error, once that and the log before it are on record. The reason is JSON. */
+/* Ends the build with an error, once the error and the log before it are on record. The reason is
+ * JSON. */
 void build_end(struct build *build, const char *reason);
 const char *build_team(const struct build *build); /* its template's; NULL: that is gone */
 

@@ -45,7 +45,8 @@ static void log_add(struct build *build, enum log_level level, const char *step,
     if (!json) {
         abort(); /* made of values that were checked */
     }
-    store_build_log(build->all->use.store, build->id, (int)level, json);
+    store_build_log_save(build->all->use.store,
+                         &(struct build_log_row){build->id, (int32_t)level, json}, NULL, NULL);
     free(json);
 }
 

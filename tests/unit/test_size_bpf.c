@@ -1,7 +1,7 @@
 /* The functions that they are attached to, as keeper/jail/btf.c finds them in the kernel's
  * description, and the programs of keeper/jail/size_bpf_program.c, run by a small interpreter of
  * BPF in place of the kernel. What the kernel's own verifier says of them is
- * tests/system/test_told.c's.
+ * tests/system/test_size_bpf.c's.
  */
 #include <asm/ptrace.h>
 #include <errno.h>
