@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/entry.h"
 #include "cli/grid.h"
 #include "cli/terminal_text.h"
 #include "cli/units.h"
@@ -73,9 +74,21 @@ static void row_add(struct grid *grid, const json_t *row)
     grid_add(grid, answer_text(row, "error"));
 }
 
+/* Some calls are to no object. */
+static void object_print(const json_t *row)
+{
+    const char *object = json_string_of(row, "object");
+
+    if (object) {
+        entry_put(object);
+        (void)putchar('\n');
+    }
+}
+
 struct showing {
     const struct cli *cli;
     struct grid grid;
+    bool draws; /* the grid */
 };
 
 static void on_line(void *ctx, struct str line)
@@ -88,10 +101,12 @@ static void on_line(void *ctx, struct str line)
     }
     if (showing->cli->json) {
         printf("%.*s\n", (int)line.len, line.at);
+    } else if (showing->cli->quiet) {
+        object_print(row);
     } else {
         row_add(&showing->grid, row);
     }
-    if (!showing->cli->json && cli_has(showing->cli, "--follow")) {
+    if (showing->draws && cli_has(showing->cli, "--follow")) {
         grid_print(&showing->grid, stdout);
         grid_fini(&showing->grid);
         showing->grid = grid_of(columns);
@@ -102,7 +117,8 @@ static void on_line(void *ctx, struct str line)
 
 static int audit(struct cli *cli)
 {
-    struct showing showing = {.cli = cli, .grid = grid_of(columns)};
+    struct showing showing = {
+        .cli = cli, .grid = grid_of(columns), .draws = !cli->json && !cli->quiet};
     struct endpoint endpoint;
     char path[PATH_BYTES];
     struct err err;
@@ -116,7 +132,7 @@ static int audit(struct cli *cli)
     if (r == 0) {
         r = endpoint_lines(&endpoint, path, on_line, &showing, &err);
     }
-    if (r == 0 && !cli->json) {
+    if (r == 0 && showing.draws) {
         grid_print(&showing.grid, stdout);
     }
     grid_fini(&showing.grid);
@@ -139,10 +155,10 @@ const struct command row_audit = {
     .summary = "prints who changed what, oldest first",
     .run = audit,
     .group = GROUP_WATCH,
-    .bits = COMMAND_JSON,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .options = audit_options,
     .about = "\nEvery call that changes something is there: which key made it, what it did to\n"
              "which object, and the status of the answer. 0 is a call that a crash cut short.\n"
-             "With --json each row is one line, for export.",
+             "With --json each row is one line, for export. -q prints the objects alone.",
     .examples = "atoll audit --since 2h\natoll audit --object i0123456789abcdefghij --json",
 };

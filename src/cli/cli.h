@@ -105,10 +105,19 @@ must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct
  * E2B_API_URL and E2B_API_KEY. Values that neither gives come from the data directory. */
 must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
 
-/* A sub-command that asks the daemon. */
+/* Calls `one` for every word behind the sub-command. All are tried: each failure is a sentence with
+ * its word, and each success is told as cli_print_done() does. Returns the exit code: for one word
+ * the code of its failure, for several CLI_FAILED if one failed. */
+int cli_each_word(const struct cli *cli, const struct endpoint *endpoint,
+                  int (*one)(const struct endpoint *endpoint, const char *word, struct err *err),
+                  const char *done);
+
+/* A sub-command that asks the daemon, once or for each of its words. */
 struct daemon_call {
     const char *name;
     int (*run)(const struct cli *cli, const struct endpoint *endpoint, struct err *err);
+    int (*each)(const struct endpoint *endpoint, const char *word, struct err *err); /* or run */
+    const char *done; /* of each, for cli_each_word() */
 };
 
 /* Chooses the daemon and runs the row of cli->sub. Returns the exit code. */

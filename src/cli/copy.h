@@ -48,6 +48,12 @@ struct copy {
     atomic_int entries_skipped;
 };
 
+/* What was copied: for --json. */
+struct copied {
+    int64_t files, bytes;
+    int skipped;
+};
+
 /* Reads "ID:PATH", "vol:NAME/PATH", "-" or a path of this machine. Asks the daemon for a sandbox or
  * a volume that is named. */
 must_check int place_open(const struct endpoint *endpoint, const char *text, const char *user,
@@ -57,8 +63,13 @@ must_check int place_open(const struct endpoint *endpoint, const char *text, con
 must_check int place_look(struct place *place, struct err *err);
 
 /* Copies as `cp -r` does: into a directory that exists, else to that very name. Returns -EINTR when
- * a signal ended it. */
-must_check int copy_run(struct place *from, struct place *to, bool quiet, struct err *err);
+ * a signal ended it. `count` may be NULL; with it, what was left out is not told on stderr. */
+must_check int copy_run(struct place *from, struct place *to, bool quiet, struct copied *count,
+                        struct err *err);
+
+/* The same for a command: with --json it prints what was copied. */
+must_check int copy_command(const struct cli *cli, struct place *from, struct place *to,
+                            struct err *err);
 
 /* ---- the ends; each reads or writes the stream to its end, and does not close it ---- */
 

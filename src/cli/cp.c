@@ -21,7 +21,7 @@ static int cp(struct cli *cli)
     if (!inside && to.kind != PLACE_SANDBOX && to.kind != PLACE_VOLUME) {
         return cli_usage(cli, "name a sandbox or a volume on one side: ID:PATH or vol:NAME/PATH");
     }
-    return cli_result(copy_run(&from, &to, cli->quiet, &err), &err);
+    return cli_result(copy_command(cli, &from, &to, &err), &err);
 }
 
 static const struct option cp_options[] = {
@@ -36,7 +36,7 @@ const struct command row_cp = {
     .summary = "copies files and directories into, out of and between sandboxes",
     .run = cp,
     .group = GROUP_SANDBOXES,
-    .bits = COMMAND_QUIET,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_min = 2,
     .words_max = 2,
     .takes = TAKES_COPY,
@@ -45,7 +45,7 @@ const struct command row_cp = {
              "DIR/. stands for what is in DIR. Modes are kept. `-` is stdin or stdout: the\n"
              "bytes of a file, or a tar stream of a directory. Here a file or new directory\n"
              "appears when it is complete, and no name from a sandbox leads out of it.\n"
-             "-q shows no progress.",
+             "-q shows no progress; --json prints how many files and bytes were copied.",
     .examples = "atoll cp report.csv i0123456789abcdefghij:/home/user/\n"
                 "atoll cp i0123456789abcdefghij:results ./results\n"
                 "atoll cp i0123456789abcdefghij:/var/log - | tar t",

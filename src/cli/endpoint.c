@@ -206,6 +206,25 @@ int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
                  : server_file_read_admin(&cli->paths, out->admin, sizeof(out->admin), err);
 }
 
+int cli_each_word(const struct cli *cli, const struct endpoint *endpoint,
+                  int (*one)(const struct endpoint *endpoint, const char *word, struct err *err),
+                  const char *done)
+{
+    int code = CLI_OK;
+
+    for (int i = 1; i < cli->words_n; i++) {
+        struct err err;
+        int r = one(endpoint, cli->words[i], &err);
+        if (r < 0) {
+            int failed = cli_fail(cli_code(r), "%s: %s", cli->words[i], err.msg);
+            code = cli->words_n == 2 ? failed : CLI_FAILED;
+        } else {
+            cli_print_done(cli, done, cli->words[i]);
+        }
+    }
+    return code;
+}
+
 int cli_daemon_call(const struct cli *cli, const struct daemon_call *subs, size_t n)
 {
     struct endpoint endpoint;
@@ -214,7 +233,8 @@ int cli_daemon_call(const struct cli *cli, const struct daemon_call *subs, size_
 
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (strcmp(subs[i].name, cli->sub->name) == 0) {
-            return cli_result(subs[i].run(cli, &endpoint, &err), &err);
+            return subs[i].each ? cli_each_word(cli, &endpoint, subs[i].each, subs[i].done)
+                                : cli_result(subs[i].run(cli, &endpoint, &err), &err);
         }
     }
     return cli_result(r, &err);

@@ -51,3 +51,9 @@ void entry_print(const json_t *entry)
     }
     (void)putchar('\n');
 }
+
+void entry_print_message(const json_t *entry)
+{
+    entry_put(json_text_of(entry, "message"));
+    (void)putchar('\n');
+}

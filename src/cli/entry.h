@@ -9,6 +9,9 @@
  * cannot move the cursor: control characters are shown as '?'. */
 void entry_print(const json_t *entry);
 
+/* Its message alone, on a line. */
+void entry_print_message(const json_t *entry);
+
 /* The same for any text. */
 void entry_put(const char *text);
 

@@ -20,7 +20,7 @@ static int exec_run(struct cli *cli)
     const char *env[CLI_OPTIONS_MAX];
     struct remote_signals signals = {.fd = -1};
     struct remote_end end = {0};
-    struct link link;
+    struct link link = {0};
     struct err err;
     struct session session = {
         .link = &link,
@@ -48,7 +48,11 @@ static int exec_run(struct cli *cli)
     if (r == 0 && session.detach && !end.interrupted) {
         return detached_print(cli, &end);
     }
-    return session_code(r, &end, &err);
+    int code = session_code(r, &end, &err);
+    if (cli->json && link.id[0]) {
+        session_print_json(link.id, code);
+    }
+    return code;
 }
 
 static const struct option exec_options[] = {
@@ -80,7 +84,8 @@ const struct command row_exec = {
     .about = "\nThe exit code is that of the command, or 128 and the number of the signal that\n"
              "ended it; 126 and 127 mean that it could not be started. stdin is passed on if\n"
              "it is no terminal: in a loop over lines, add </dev/null. Ctrl-C ends the\n"
-             "command; with -t it goes inside. A lost connection is made anew.",
+             "command; with -t it goes inside. A lost connection is made anew. --json ends\n"
+             "stderr with a line of JSON: the sandbox's id and the exit code.",
     .examples = "atoll exec i0123456789abcdefghij python3 -V\n"
                 "atoll exec -it i0123456789abcdefghij bash\n"
                 "cat data.csv | atoll exec i0123456789abcdefghij sort",

@@ -83,6 +83,8 @@ static int inspect(struct cli *cli)
     }
     if (cli->json) {
         cli_print_json(sandbox);
+    } else if (cli->quiet) {
+        printf("%s\n", json_text_of(sandbox, "sandboxID"));
     } else {
         facts_add(&grid, "", sandbox, 0);
         grid_print(&grid, stdout);
@@ -96,10 +98,11 @@ const struct command row_inspect = {
     .summary = "prints everything that the daemon knows of one sandbox",
     .run = inspect,
     .group = GROUP_SANDBOXES,
-    .bits = COMMAND_JSON,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_min = 1,
     .words_max = 1,
     .takes = TAKES_SANDBOX,
-    .about = "`atoll doctor ID` prints its history, also after its end.",
+    .about = "`atoll doctor ID` prints its history, also after its end. -q completes an id\n"
+             "that is cut short.",
     .examples = "atoll inspect i7i9 --json",
 };

@@ -19,7 +19,7 @@ static void show(const struct cli *cli, json_t *entry)
         printf("%s\n", text ? text : "null");
         free(text);
     } else {
-        entry_print(terminal_json_clean(entry));
+        (cli->quiet ? entry_print_message : entry_print)(terminal_json_clean(entry));
     }
 }
 
@@ -129,14 +129,14 @@ const struct command row_logs = {
     .summary = "prints the log of a sandbox and its refused outgoing connections",
     .run = logs,
     .group = GROUP_WATCH,
-    .bits = COMMAND_JSON,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_min = 1,
     .words_max = 1,
     .takes = TAKES_SANDBOX,
     .options = options,
     .about = "Prints the agent's log, the outgoing connections that were refused or failed,\n"
              "and the requests that a network rule changed. Other outgoing connections are\n"
-             "not logged. With --json: one entry on a line.",
+             "not logged. With --json: one entry on a line. -q: the messages alone.",
     .examples = "atoll logs i7i9 --follow\n"
                 "atoll logs i7i9 --level warn --since 1h",
 };

@@ -105,6 +105,8 @@ static void tell(const struct cli *cli, const char *address, const struct forwar
         scoped_json *row = json_pack("{sssisi}", "address", address, "local", (int)f->local,
                                      "remote", (int)f->remote);
         cli_print_json(row);
+    } else if (cli->quiet) {
+        printf("%u\n", f->local);
     } else {
         printf("%s:%u -> %u\n", address, f->local, f->remote);
     }
@@ -174,7 +176,7 @@ static int port_run(struct cli *cli)
     for (int i = 0; r == 0 && i < n; i++) {
         tell(cli, address, &list[i]);
     }
-    if (r == 0 && isatty(STDERR_FILENO) && !cli->json) {
+    if (r == 0 && isatty(STDERR_FILENO) && !cli->json && !cli->quiet) {
         (void)fprintf(stderr, "Forwarding into %s. End with Ctrl-C.\n", link.id);
     }
     r = r < 0 ? r : serve(&link, list, n, signals.fd, &err);
@@ -194,13 +196,14 @@ const struct command row_port = {
     .summary = "forwards local ports to ports of a sandbox, until Ctrl-C",
     .run = port_run,
     .group = GROUP_SANDBOXES,
-    .bits = COMMAND_JSON,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_min = 2,
     .words_max = PORTS_MAX + 1,
     .takes = TAKES_SANDBOX,
     .options = port_options,
     .about = "\nWorks for every protocol over TCP: HTTP, databases, ssh. Services that listen\n"
-             "on 127.0.0.1 inside are reached too. LOCAL 0 takes any free port and prints it.\n"
+             "on 127.0.0.1 inside are reached too. LOCAL 0 takes any free port and prints it\n"
+             "(-q: nothing but it).\n"
              "Everybody who can reach the local port reaches the service: it listens on this\n"
              "machine alone unless --address says otherwise. The sandbox does not reach its\n"
              "timeout meanwhile.",

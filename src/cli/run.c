@@ -122,7 +122,7 @@ static int script_prepare(const struct cli *cli, const struct link *link, const 
         argv[n++] = cli->rest[i];
     }
     argv[n] = NULL;
-    return copy_run(&from, &to, true, err);
+    return copy_run(&from, &to, true, NULL, err);
 }
 
 static const char *const stdin_shell[] = {"/bin/sh", "-s", NULL};
@@ -154,10 +154,11 @@ static int command_run(const struct cli *cli, const struct session *plan, struct
 static void sandbox_leave(const struct cli *cli, const struct link *link)
 {
     struct err err;
+    bool keep = cli_has(cli, "--keep");
 
-    if (cli_has(cli, "--keep")) {
+    if (keep && !cli->json) {
         (void)fprintf(stderr, cli->quiet ? "%s\n" : "The sandbox keeps running: %s\n", link->id);
-    } else if (sandbox_kill(link, &err) < 0) {
+    } else if (!keep && sandbox_kill(link, &err) < 0) {
         (void)cli_fail(CLI_FAILED, "sandbox %s may still run: %s", link->id, err.msg);
     }
 }
@@ -196,7 +197,11 @@ static int run_run(struct cli *cli)
     r = command_run(cli, &session, &end, &err);
     sandbox_leave(cli, &link);
     remote_signals_close(&signals);
-    return session_code(r, &end, &err);
+    int code = session_code(r, &end, &err);
+    if (cli->json) {
+        session_print_json(link.id, code);
+    }
+    return code;
 }
 
 static const struct option run_options[] = {
@@ -234,11 +239,12 @@ const struct command row_run = {
     .summary = "creates a sandbox, runs a command in it, and kills it",
     .run = run_run,
     .group = GROUP_SANDBOXES,
-    .bits = COMMAND_QUIET,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_max = 0,
     .plain_words = PLAIN_NONE,
     .options = run_options,
     .about = "\nThe exit code is that of the command. The sandbox is killed afterwards, also on\n"
-             "Ctrl-C. Without a command a terminal gets a shell; a pipe is read as a script.",
+             "Ctrl-C. Without a command a terminal gets a shell; a pipe is read as a script.\n"
+             "--json ends stderr with a line of JSON: the sandbox's id and the exit code.",
     .examples = "atoll run --file job.py -v data:/data -- --fast",
 };

@@ -105,32 +105,24 @@ static int secret_set(const struct cli *cli, const struct endpoint *endpoint, st
     return r;
 }
 
-static int secret_rm(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+static int secret_rm(const struct endpoint *endpoint, const char *name, struct err *err)
 {
-    int r = 0;
+    scoped_json *answer = NULL;
+    char path[PATH_BYTES];
 
-    for (int i = 1; r == 0 && i < cli->words_n; i++) {
-        scoped_json *answer = NULL;
-        char path[PATH_BYTES];
-        secret_path(cli->words[i], path);
-        r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
-    }
-    return r;
+    secret_path(name, path);
+    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
 static int secret(struct cli *cli)
 {
-    struct endpoint endpoint;
-    struct err err;
-    bool set = strcmp(cli->sub->name, "set") == 0, rm = strcmp(cli->sub->name, "rm") == 0;
-    int r = endpoint_choose(cli, &endpoint, &err);
+    static const struct daemon_call subs[] = {
+        {.name = "list", .run = secret_list},
+        {.name = "set", .run = secret_set},
+        {.name = "rm", .each = secret_rm, .done = "Deleted"},
+    };
 
-    if (r == 0) {
-        r = set  ? secret_set(cli, &endpoint, &err)
-            : rm ? secret_rm(cli, &endpoint, &err)
-                 : secret_list(cli, &endpoint, &err);
-    }
-    return cli_result(r, &err);
+    return cli_daemon_call(cli, subs, countof(subs));
 }
 
 static const struct option secret_options[] = {
@@ -145,7 +137,7 @@ static const struct subcommand secret_subs[] = {
     {"list", "", "lists names, never values", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"set", "NAME", "stores a value, typed or from stdin", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"rm", "NAME...", "deletes secrets", 1, WORDS_ANY, 0, TAKES_SECRET},
+    {"rm", "NAME...", "deletes secrets", 1, WORDS_ANY, COMMAND_JSON | COMMAND_QUIET, TAKES_SECRET},
     {.name = NULL},
 };
 

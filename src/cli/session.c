@@ -143,3 +143,12 @@ int session_code(int r, const struct remote_end *end, const struct err *err)
     bool missing = strstr(err->msg, "not found") || strstr(err->msg, "No such file");
     return cli_fail(missing ? CODE_NOT_FOUND : CODE_NOT_STARTED, "%s", err->msg);
 }
+
+void session_print_json(const char *id, int code)
+{
+    scoped_json *line = json_pack("{sssi}", "sandboxID", id, "exitCode", code);
+    char *text = json_dumps(line, JSON_COMPACT);
+
+    (void)fprintf(stderr, "%s\n", text ? text : "null");
+    free(text);
+}

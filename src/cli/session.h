@@ -39,6 +39,9 @@ must_check int session_run(const struct session *session, struct remote_end *end
  * our own with a sentence on stderr. */
 int session_code(int r, const struct remote_end *end, const struct err *err);
 
+/* The last line of stderr, for --json: stdout is the program's. */
+void session_print_json(const char *id, int code);
+
 /* Starts the shell of the user that it runs as: a login shell. Ends with NULL. */
 extern const char *const session_shell[];
 

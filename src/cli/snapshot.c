@@ -61,28 +61,14 @@ static int list(struct cli *cli, const struct endpoint *endpoint, struct err *er
     return r;
 }
 
-/* All are tried. */
-static int rm(struct cli *cli, const struct endpoint *endpoint)
+static int rm(const struct endpoint *endpoint, const char *name, struct err *err)
 {
-    int code = CLI_OK;
+    scoped_json *answer = NULL;
+    char path[PATH_BYTES], escaped[NAME_BYTES];
 
-    for (int i = 1; i < cli->words_n; i++) {
-        scoped_json *answer = NULL;
-        char path[PATH_BYTES], escaped[NAME_BYTES];
-        struct err err;
-
-        endpoint_escape(cli->words[i], escaped, sizeof(escaped));
-        (void)snprintf(path, sizeof(path), "/templates/%s", escaped);
-        int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, &err);
-        if (r < 0) {
-            int one = cli_fail(r == -CALL_NOT_FOUND ? CLI_NOT_FOUND : CLI_FAILED, "%s: %s",
-                               cli->words[i], err.msg);
-            code = cli->words_n == 2 ? one : CLI_FAILED;
-        } else {
-            cli_print_done(cli, "Removed", cli->words[i]);
-        }
-    }
-    return code;
+    endpoint_escape(name, escaped, sizeof(escaped));
+    (void)snprintf(path, sizeof(path), "/templates/%s", escaped);
+    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
 static int snapshot(struct cli *cli)
@@ -92,7 +78,7 @@ static int snapshot(struct cli *cli)
     int r = endpoint_choose(cli, &endpoint, &err);
 
     if (r == 0 && cli->sub && strcmp(cli->sub->name, "rm") == 0) {
-        return rm(cli, &endpoint);
+        return cli_each_word(cli, &endpoint, rm, "Removed");
     }
     if (r == 0) {
         r = cli->sub ? list(cli, &endpoint, &err) : make(cli, &endpoint, &err);

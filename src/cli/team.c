@@ -172,7 +172,9 @@ static int team_limit(struct team_call *call, struct err *err)
     if (r == 0) {
         r = ask(call, "PATCH", "", body, &answer, err);
     }
-    if (r == 0) {
+    if (r == 0 && call->cli->quiet) {
+        printf("%s\n", answer_text(answer, "teamID"));
+    } else if (r == 0) {
         team_print(call->cli, answer, "usage");
     }
     return r;
@@ -371,7 +373,7 @@ static const struct subcommand team_subs[] = {
     {"create", "NAME [LIMIT=N...]", "creates a team and its first key", 1, TEAM_WORDS_MAX,
      COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"limit", "TEAM LIMIT=N...", "sets limits; LIMIT=none removes one", 2, TEAM_WORDS_MAX,
-     COMMAND_JSON, TAKES_TEXT},
+     COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"usage", "TEAM", "usage now, and of the last 31 days", 1, 1, COMMAND_JSON, TAKES_TEXT},
     {"key", "TEAM NAME [LIMIT=N...]", "creates a key, perhaps with limits", 2, TEAM_WORDS_MAX,
      COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},

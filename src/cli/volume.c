@@ -65,22 +65,18 @@ static int place_of(const struct endpoint *endpoint, const char *word, struct pl
     return place_open(endpoint, text, NULL, out, err);
 }
 
-static int volume_rm(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+static int volume_rm(const struct endpoint *endpoint, const char *name, struct err *err)
 {
     static struct place place;
-    int r = 0;
+    scoped_json *answer = NULL;
+    char path[PATH_BYTES];
 
-    for (int i = 1; r == 0 && i < cli->words_n; i++) {
-        scoped_json *answer = NULL;
-        char path[PATH_BYTES];
-        if (strchr(cli->words[i], '/')) {
-            return err_set(err, EINVAL, "'%.80s' is not the name of a volume", cli->words[i]);
-        }
-        r = place_of(endpoint, cli->words[i], &place, err);
-        (void)snprintf(path, sizeof(path), "/volumes/%s", place.volume_id);
-        r = r < 0 ? r : endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+    if (strchr(name, '/')) {
+        return err_set(err, EINVAL, "this is not the name of a volume");
     }
-    return r;
+    int r = place_of(endpoint, name, &place, err);
+    (void)snprintf(path, sizeof(path), "/volumes/%s", place.volume_id);
+    return r < 0 ? r : endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
 static void entry_add(struct grid *grid, const json_t *entry)
@@ -138,16 +134,18 @@ static int volume_cp(const struct cli *cli, const struct endpoint *endpoint, str
     if (r == 0 && from.kind != PLACE_VOLUME && to.kind != PLACE_VOLUME) {
         return err_set(err, EINVAL, "name a volume on one side, as vol:NAME/PATH");
     }
-    return r < 0 ? r : copy_run(&from, &to, cli->quiet, err);
+    return r < 0 ? r : copy_command(cli, &from, &to, err);
 }
 
 static int volume(struct cli *cli)
 {
-    static const struct daemon_call subs[] = {{"list", volume_list},
-                                              {"create", volume_create},
-                                              {"rm", volume_rm},
-                                              {"ls", volume_ls},
-                                              {"cp", volume_cp}};
+    static const struct daemon_call subs[] = {
+        {.name = "list", .run = volume_list},
+        {.name = "create", .run = volume_create},
+        {.name = "rm", .each = volume_rm, .done = "Deleted"},
+        {.name = "ls", .run = volume_ls},
+        {.name = "cp", .run = volume_cp},
+    };
 
     return cli_daemon_call(cli, subs, countof(subs));
 }
@@ -155,10 +153,12 @@ static int volume(struct cli *cli)
 static const struct subcommand volume_subs[] = {
     {"list", "", "lists volumes", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"create", "NAME", "creates a volume", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
-    {"rm", "NAME...", "deletes volumes and their files", 1, WORDS_ANY, 0, TAKES_VOLUME},
+    {"rm", "NAME...", "deletes volumes and their files", 1, WORDS_ANY, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_VOLUME},
     {"ls", "NAME[/PATH]", "lists a directory of a volume", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_VOLUME},
-    {"cp", "SOURCE TARGET", "copies files: vol:NAME/PATH", 2, 2, COMMAND_QUIET, TAKES_COPY},
+    {"cp", "SOURCE TARGET", "copies files: vol:NAME/PATH", 2, 2, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_COPY},
     {.name = NULL},
 };
 

@@ -123,17 +123,13 @@ static int webhook_create(const struct cli *cli, const struct endpoint *endpoint
     return r;
 }
 
-static int webhook_rm(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+static int webhook_rm(const struct endpoint *endpoint, const char *id, struct err *err)
 {
-    int r = 0;
+    scoped_json *answer = NULL;
+    char path[PATH_BYTES];
 
-    for (int i = 1; r == 0 && i < cli->words_n; i++) {
-        scoped_json *answer = NULL;
-        char path[PATH_BYTES];
-        webhook_path(cli->words[i], "", path);
-        r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
-    }
-    return r;
+    webhook_path(id, "", path);
+    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
 static int webhook_test(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
@@ -149,6 +145,8 @@ static int webhook_test(const struct cli *cli, const struct endpoint *endpoint, 
     bool delivered = json_is_true(json_object_get(answer, "delivered"));
     if (cli->json) {
         cli_print_json(answer);
+    } else if (cli->quiet) {
+        printf("%s\n", json_text_of(answer, "deliveryId"));
     } else if (delivered) {
         printf("delivered in %lld ms, status %lld\n",
                (long long)json_integer_value(json_object_get(answer, "durationMs")),
@@ -220,18 +218,22 @@ static int webhook_redeliver(const struct cli *cli, const struct endpoint *endpo
     int r = endpoint_call(endpoint, "POST", path, NULL, &answer, err);
     if (r == 0 && cli->json && answer) {
         cli_print_json(answer);
+    } else if (r == 0 && cli->quiet) {
+        printf("%s\n", answer_text(answer, "deliveryId"));
     }
     return r;
 }
 
 static int webhook(struct cli *cli)
 {
-    static const struct daemon_call subs[] = {{"list", webhook_list},
-                                              {"create", webhook_create},
-                                              {"rm", webhook_rm},
-                                              {"test", webhook_test},
-                                              {"deliveries", webhook_deliveries},
-                                              {"redeliver", webhook_redeliver}};
+    static const struct daemon_call subs[] = {
+        {.name = "list", .run = webhook_list},
+        {.name = "create", .run = webhook_create},
+        {.name = "rm", .each = webhook_rm, .done = "Deleted"},
+        {.name = "test", .run = webhook_test},
+        {.name = "deliveries", .run = webhook_deliveries},
+        {.name = "redeliver", .run = webhook_redeliver},
+    };
 
     return cli_daemon_call(cli, subs, countof(subs));
 }
@@ -250,11 +252,12 @@ static const struct subcommand webhook_subs[] = {
     {"list", "", "lists webhooks", 0, 0, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"create", "URL", "creates one; asks for its secret", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"rm", "ID...", "deletes webhooks", 1, WORDS_ANY, 0, TAKES_TEXT},
-    {"test", "ID", "sends a test event now", 1, 1, COMMAND_JSON, TAKES_TEXT},
+    {"rm", "ID...", "deletes webhooks", 1, WORDS_ANY, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
+    {"test", "ID", "sends a test event now", 1, 1, COMMAND_JSON | COMMAND_QUIET, TAKES_TEXT},
     {"deliveries", "ID", "lists deliveries and answers", 1, 1, COMMAND_JSON | COMMAND_QUIET,
      TAKES_TEXT},
-    {"redeliver", "ID DELIVERY", "sends a delivery once more", 2, 2, COMMAND_JSON, TAKES_TEXT},
+    {"redeliver", "ID DELIVERY", "sends a delivery once more", 2, 2, COMMAND_JSON | COMMAND_QUIET,
+     TAKES_TEXT},
     {.name = NULL},
 };
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, test } from 'node:test';
-import { API, api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { accessible, API, api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
 
 useBrowser();
 
@@ -85,6 +85,34 @@ test('a webhook is made, tested, delivers, delivers once more, and is deleted', 
   await close(page);
 });
 
+test('a webhook that is changed elsewhere changes on its page', async () => {
+  const made = { name: 'before', url: 'http://127.0.0.1:9/', events: ['sandbox.lifecycle.killed'], signatureSecret: 'x', enabled: false };
+  const { id } = await api('POST', '/events/webhooks', made);
+  const page = await enter(`/webhooks/${id}`);
+  await page.getByRole('heading', { name: 'before' }).waitFor();
+  await page.getByText('off', { exact: true }).waitFor();
+  await api('PATCH', `/events/webhooks/${id}`, { name: 'after', enabled: true });
+  await page.getByRole('heading', { name: 'after' }).waitFor();
+  await page.getByText('enabled', { exact: true }).waitFor();
+  await api('DELETE', `/events/webhooks/${id}`);
+  await page.getByRole('alert').first().waitFor(); // the daemon's sentence
+  await close(page);
+});
+
+test('an answer that takes longer than the next question is waited for', async () => {
+  const { id } = await api('POST', '/events/webhooks', { name: 'slow', url: 'http://127.0.0.1:9/', events: ['sandbox.lifecycle.killed'], signatureSecret: 'x' });
+  const page = await enter('/');
+  await page.route(`**/events/webhooks/${id}`, async (route) => {
+    await new Promise((resolve) => setTimeout(resolve, 6000)); // it is asked every 4 s
+    await route.continue().catch(() => {}); // the page is gone
+  });
+  await page.goto(page.url().replace(/#.*/, `#/webhooks/${id}`));
+  await page.getByRole('heading', { name: 'slow' }).waitFor();
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await close(page);
+  await api('DELETE', `/events/webhooks/${id}`);
+});
+
 async function code(page, text) {
   await page.getByRole('textbox', { name: 'code', exact: true }).click();
   await page.keyboard.insertText(text);
@@ -133,6 +161,26 @@ test('a tool is tried: its form is its schema, and the result is shown', async (
   await close(page);
 });
 
+test('every tool has a form with all fields of its schema', async () => {
+  const { tools } = await api('GET', '/tools');
+  assert.ok(tools.length > 10);
+  const page = await enter('/tools');
+  for (const tool of tools) {
+    await page.getByRole('navigation', { name: 'Tools' }).getByRole('link', { name: tool.name, exact: true }).click();
+    const form = page.getByRole('form', { name: `Try ${tool.name}` });
+    await form.waitFor();
+    const more = form.locator('details:not([open]) > summary');
+    if (await more.count()) await more.first().click();
+    for (const field of Object.keys(tool.input_schema.properties ?? {})) {
+      const name = new RegExp(`^${field}( \\*)?$`); // required ones have a star
+      await form.getByLabel(name).or(form.getByRole('group', { name })).first().waitFor();
+    }
+    await form.getByRole('button', { name: 'Run' }).waitFor();
+  }
+  await accessible(page);
+  await close(page);
+});
+
 test('MCP clients get lines that name this daemon', async () => {
   const page = await enter('/mcp');
   await page.getByText(`claude mcp add --transport http atoll ${API}/mcp --header "X-API-Key: YOUR_API_KEY"`).waitFor();
@@ -158,7 +206,7 @@ test('the environment and the colours', async () => {
 
 const NARROW = ['/templates', '/snapshots', '/volumes', '/secrets', '/keys', '/teams', '/webhooks', '/tools/run_code', '/mcp', '/audit', '/settings'];
 
-test('every page fits a narrow window, and every field and button has a name', async () => {
+test('every page fits a narrow window, has names for all it has, and shuts nobody out', async () => {
   const page = await enter('/', { viewport: { width: 390, height: 780 }, colorScheme: 'light' });
   for (const path of NARROW) {
     await page.goto(page.url().replace(/#.*/, `#${path}`));
@@ -171,6 +219,7 @@ test('every page fits a narrow window, and every field and button has a name', a
         .map((one) => one.outerHTML),
     );
     assert.deepEqual(nameless, [], path);
+    await accessible(page);
     await shot(page, `narrow${path.replaceAll('/', '-')}`);
   }
   await close(page);

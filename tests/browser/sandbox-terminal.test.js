@@ -28,6 +28,17 @@ test('a terminal is typed into, and is still there after a reload', async () => 
   await shows(page, '42 is the answer');
   await type(page, 'stty size');
   await until('the size is the screen\'s', async () => /\b(2[0-9]|3[0-9]) 1[0-9][0-9]\b/.test(await screen(page).innerText()));
+  const size = async () => (await screen(page).innerText()).match(/size (\d+) (\d+)/g)?.at(-1)?.split(' ').slice(1).map(Number);
+  await type(page, 'echo size $(stty size)');
+  await until('the size is told', async () => (await size()) !== undefined);
+  const [rows, columns] = await size();
+  await page.setViewportSize({ width: 900, height: 600 });
+  await until('a smaller window is a smaller terminal', async () => {
+    await type(page, 'clear; echo size $(stty size)');
+    const now = await size();
+    return now && now[0] < rows && now[1] < columns;
+  });
+  await page.setViewportSize({ width: 1280, height: 800 });
   await type(page, `printf '%s\\n' '${HOSTILE}'; ls --color=always /`);
   await shows(page, 'onerror');
   await harmless(page);

@@ -1,7 +1,8 @@
 // The page of one sandbox: its head, and the tabs that look at it from outside.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { createServer } from 'node:http';
+import { accessible, api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
 import { run } from './inside.js';
 
 useBrowser();
@@ -131,6 +132,33 @@ test('a refused connection is shown with its rule, and rules are changed', async
   await close(page);
 });
 
+const NOBODYS = '198.51.100.1';
+
+test('a connection that was let through is shown with its rule and its bytes', async () => {
+  const there = process.env.ATOLL_BEHIND;
+  assert.ok(there, `the daemon needs --egress-map ${NOBODYS}=ADDRESS:PORT, and ATOLL_BEHIND the same ADDRESS:PORT, as in tools/test`);
+  const server = createServer((request, response) => response.end('x'.repeat(5000)));
+  const [address, port] = there.split(':');
+  await new Promise((resolve, reject) => server.on('error', reject).listen(Number(port), address, resolve));
+  try {
+    const id = await sandbox({ network: { denyOut: ['0.0.0.0/0'], allowOut: [NOBODYS] } });
+    const page = await enter(`/sandboxes/${id}/network`);
+    await panel(page).getByText('No connections').waitFor();
+    await run(id, `curl -sf -o /dev/null http://${NOBODYS}/`);
+    const row = panel(page).getByRole('grid', { name: 'Connections' }).getByRole('row').filter({ hasText: NOBODYS });
+    await row.getByText('reached').waitFor();
+    assert.match(await row.innerText(), /allowOut 198\.51\.100\.1/);
+    await until('its bytes are counted', async () => /[5-9]\.\d k/i.test(await row.innerText()));
+    await shot(page, 'sandbox-network-reached');
+    await panel(page).getByLabel('Outcome').selectOption('refused');
+    await panel(page).getByText('No connection had this outcome.').waitFor();
+    await close(page);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
 test('figures are drawn, and grow', async () => {
   const id = await sandbox();
   await run(id, "setsid -f timeout 60 sh -c 'while :; do :; done'");
@@ -138,7 +166,7 @@ test('figures are drawn, and grow', async () => {
   const chart = panel(page).getByRole('img', { name: 'CPU over time' });
   await chart.locator('canvas').waitFor();
   await until('the cpu is busy', async () => parseFloat(await panel(page).locator('.figure .value').first().innerText()) > 1);
-  assert.ok((await panel(page).locator('canvas').count()) >= 3);
+  await until('CPU, memory, disk and network are drawn', async () => (await panel(page).locator('canvas').count()) === 4);
   await page.waitForTimeout(6000); // some more points to look at
   await shot(page, 'sandbox-figures');
   await close(page);
@@ -198,9 +226,11 @@ test('the tabs work with the keyboard, in a narrow window, in light colours', as
   await tab(page, 'Events').focus();
   await page.keyboard.press('ArrowLeft');
   await page.waitForURL(/\/logs$/);
-  for (const name of ['Files', 'Processes', 'Figures', 'Network', 'Family', 'Terminal']) {
+  for (const name of ['Files', 'Processes', 'Figures', 'Logs', 'Ports', 'Network', 'Family', 'Code', 'Desktop', 'Events', 'Terminal']) {
     await tab(page, name).click();
+    await panel(page).locator('.waiting').waitFor({ state: 'detached' });
     await page.waitForTimeout(600);
+    await accessible(page);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 390, `${name} is ${wide} px wide`);
     await shot(page, `sandbox-narrow-${name.toLowerCase()}`);

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { api, API, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { run } from './inside.js';
 
 useBrowser();
 
@@ -29,6 +30,32 @@ test('a snapshot is listed when it is made, starts a sandbox, and is deleted', a
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await row.waitFor({ state: 'detached' });
   assert.deepEqual(await api('GET', '/snapshots'), []);
+  await close(page);
+});
+
+test('a snapshot that is deleted elsewhere leaves the list', async () => {
+  const id = await sandbox();
+  const { snapshotID } = await api('POST', `/sandboxes/${id}/snapshots`, { name: 'elsewhere' });
+  const page = await enter('/snapshots');
+  const row = page.getByRole('grid', { name: 'Snapshots' }).getByRole('row').filter({ hasText: snapshotID });
+  await row.waitFor();
+  await api('DELETE', `/templates/${encodeURIComponent(snapshotID.replace(/:.*/, ''))}`);
+  await row.waitFor({ state: 'detached' });
+  await close(page);
+});
+
+test('a directory of a volume shows what a sandbox writes there', async () => {
+  const { volumeID } = await api('POST', '/volumes', { name: 'written' });
+  const id = await sandbox({ volumeMounts: [{ name: 'written', path: '/data' }] });
+  const page = await enter(`/volumes/${volumeID}`);
+  await page.getByRole('heading', { name: 'Nothing here' }).waitFor();
+  await run(id, 'echo from inside > /data/result.txt');
+  const file = page.getByRole('grid', { name: 'Files in /' }).getByRole('button', { name: 'result.txt', exact: true });
+  await file.waitFor();
+  await run(id, 'rm /data/result.txt');
+  await file.waitFor({ state: 'detached' });
+  await api('DELETE', `/sandboxes/${id}`);
+  await api('DELETE', `/volumes/${volumeID}`);
   await close(page);
 });
 

@@ -30,7 +30,7 @@ test('a template is built from a Dockerfile, with its log as it comes', async ()
   assert.match(await page.getByRole('alert').innerText(), /atoll template build/);
   assert.ok(await build.isDisabled());
   await shot(page, 'template-refused');
-  await write(page, 'FROM template:base\nEXPOSE 80\nENV GREETING=hello\nRUN for i in 1 2 3 4 5 6; do echo "line $i of the build"; sleep 0.5; done\nRUN echo $GREETING > /greeting\n');
+  await write(page, 'FROM template:base\nEXPOSE 80\nENV GREETING=hello\nRUN for i in 1 2 3 4 5 6; do echo "line $i of the build"; sleep 1.5; done\nRUN echo $GREETING > /greeting\n');
   await page.getByText('line 2: EXPOSE has no effect').waitFor();
   await page.getByLabel('CPUs').selectOption('1');
   await page.getByLabel('Memory').selectOption('512');
@@ -109,7 +109,13 @@ test('it is built again from the same text, cancelled, and deleted', async () =>
   await page.getByRole('button', { name: 'Build again' }).click();
   await page.getByRole('heading', { name: `Build ${NAME} again` }).waitFor();
   await page.getByText('sleep 120').waitFor();
-  await page.goBack();
+  await write(page, 'FROM template:base\nRUN echo built once more\n');
+  await page.getByRole('button', { name: 'Build again', exact: true }).click();
+  await page.getByRole('log').getByText('built once more').first().waitFor({ timeout: BUILT_MS });
+  await page.locator('.log-bar').getByText('ready').waitFor({ timeout: BUILT_MS });
+  const { builds } = await api('GET', `/templates/${templateID}`);
+  assert.deepEqual(builds.map((build) => build.status), ['ready', 'error', 'ready']);
+  await shot(page, 'template-built-again');
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText(/is deleted/).waitFor();

@@ -42,7 +42,7 @@ def test_secrets(name):
     assert "second" not in done("secret", "list") + done("secret", "list", "--json")
     assert done("secret", "set", name, "--value", "third", "-q").strip() == name
     assert run("secret", "set", name, input="").returncode == 1
-    done("secret", "rm", name)
+    assert done("secret", "rm", name) == f"Deleted {name}\n"
     assert run("secret", "rm", name).returncode == 3
 
 
@@ -92,13 +92,43 @@ def test_webhooks(name):
             assert row["events"] == ["sandbox.lifecycle.killed", "sandbox.lifecycle.created"] and "sign" not in json.dumps(row)
             assert hook in done("webhook", "list", "-q").split()
             assert "delivered" in done("webhook", "test", hook)
+            assert str(uuid.UUID(done("webhook", "test", hook, "-q").strip()))
             done("run", "true")
             end = time.monotonic() + 60
             while len(rows := done("webhook", "deliveries", hook).splitlines()) < 2 and time.monotonic() < end:
                 time.sleep(0.2)
             assert {row.split("\t")[2] for row in rows} == {"killed", "created"}
             assert json.loads(done("webhook", "deliveries", hook, "--json")) is not None
+            first = done("webhook", "deliveries", hook, "-q").split()[0]
+            again = done("webhook", "redeliver", hook, first, "-q").strip()
+            assert again != first and again in done("webhook", "deliveries", hook, "-q").split()
+            assert json.loads(done("webhook", "redeliver", hook, first, "--json"))["deliveryId"] != again
         finally:
             done("webhook", "rm", hook)
     assert run("webhook", "rm", hook).returncode == 3
     assert run("webhook", "creat", "x").stderr.count("did you mean 'create'") == 1
+
+
+def made(kind, name):
+    """What `rm` takes for a thing of that kind that is there."""
+    if kind == "webhook":
+        return done("webhook", "create", "http://127.0.0.1:9/", "--name", name, input="sign").strip()
+    done(kind, *(["set", name] if kind == "secret" else ["create", name]), **({"input": "x"} if kind == "secret" else {}))
+    return name
+
+
+@pytest.mark.parametrize("kind", ["secret", "volume", "webhook"])
+def test_all_that_shall_be_deleted_is_tried(kind, name):
+    there = [made(kind, f"{name}-{i}") for i in range(4)]
+    missing = str(uuid.uuid4())
+    listed = json.loads(done(kind, "list", "--json"))
+    assert set(there) <= {row["id" if kind == "webhook" else "name"] for row in listed}
+    ended = run(kind, "rm", missing, there[0])
+    assert (ended.returncode, ended.stdout) == (1, f"Deleted {there[0]}\n")
+    assert ended.stderr.startswith(f"atoll: {missing}: ") and ended.stderr.count("\n") == 1
+    ended = run(kind, "rm", "-q", there[1], missing, there[2])
+    assert (ended.returncode, ended.stdout) == (1, f"{there[1]}\n{there[2]}\n") and missing in ended.stderr
+    assert json.loads(done(kind, "rm", "--json", there[3])) == {"name": there[3]}
+    assert not set(there) & set(done(kind, "list", "-q").split())
+    ended = run(kind, "rm", missing)
+    assert (ended.returncode, ended.stdout) == (3, "") and missing in ended.stderr

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import pty
 import signal
@@ -295,6 +296,30 @@ def test_the_side_that_fails_gives_the_reason(hostile, sample):
     (sample / "more").write_bytes(os.urandom(5_000_000))
     ended = cp(sample, f"{hostile.sandbox_id}:/tmp/full")
     assert ended.returncode == 1 and ended.stderr.splitlines()[-1].endswith(b"the disk is full"), ended.stderr
+
+
+def test_json_tells_what_was_copied(sandbox, new_sandbox, where, sample, tmp_path):
+    """The same figures by every way that a tree takes, with tar on either side or none."""
+    there, other = f"{sandbox.sandbox_id}:{where()}", f"{new_sandbox().sandbox_id}:{where()}"
+    files = [path for path in sample.rglob("*") if path.is_file() and not path.is_symlink()]
+    wanted = {"files": len(files), "bytes": sum(path.stat().st_size for path in files), "skipped": 0}
+    assert json.loads(copied(sample, there, "--json")) == wanted
+    assert json.loads(copied(there, other, "--json")) == wanted
+    assert json.loads(copied(other, tmp_path / "back", "--json")) == wanted
+    assert tree(tmp_path / "back") == tree(sample)
+    assert json.loads(copied(sample / "binary", f"{there}.file", "--json")) == {"files": 1, "bytes": 25600, "skipped": 0}
+    assert json.loads(copied(f"{there}.file", tmp_path / "file", "--json")) == {"files": 1, "bytes": 25600, "skipped": 0}
+    assert json.loads(copied("-", f"{there}.pipe", "--json", input=b"12345")) == {"files": 1, "bytes": 5, "skipped": 0}
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    subprocess.run([PROGRAM, "volume", "create", name], check=True, timeout=WAIT_S, stdout=subprocess.DEVNULL)
+    try:
+        told = json.loads(copied(sample, f"vol:{name}/tree", "--json"))
+        assert told == wanted | {"skipped": 1}  # a volume has no links
+    finally:
+        subprocess.run([PROGRAM, "volume", "rm", name], check=True, timeout=WAIT_S, stdout=subprocess.DEVNULL)
+    refused = cp(f"{there}.file", "-", "--json")
+    assert refused.returncode == 1 and refused.stdout == b"" and b"leave --json out" in refused.stderr
+    assert cp(f"{there}/nothing", tmp_path / "x", "--json").stdout == b""
 
 
 def test_an_interrupted_copy_leaves_nothing(sandbox, tmp_path):

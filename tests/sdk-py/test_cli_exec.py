@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import pty
 import select
@@ -351,6 +352,24 @@ def test_run_keeps_on_demand(api):
         assert run("exec", kept, "cat", "/tmp/x").stdout == b"x\n"
     finally:
         assert api.delete(f"/sandboxes/{kept}").status_code == 204
+
+
+def test_json_is_the_last_line_of_stderr(api, sandbox):
+    """stdout and the rest of stderr are the command's."""
+    ended = run("exec", "--json", sandbox.sandbox_id, "sh", "-c", "echo out; echo aside >&2; exit 5")
+    assert (ended.returncode, ended.stdout) == (5, b"out\n")
+    aside, line = ended.stderr.decode().splitlines()
+    assert aside == "aside" and json.loads(line) == {"sandboxID": sandbox.sandbox_id, "exitCode": 5}
+    before = ids(api)
+    ended = run("run", "--json", "--keep", "--timeout", "5m", "sh", "-c", "echo out; exit 6")
+    (kept,) = ids(api) - before
+    assert api.delete(f"/sandboxes/{kept}").status_code == 204
+    assert (ended.returncode, ended.stdout) == (6, b"out\n")
+    assert json.loads(ended.stderr) == {"sandboxID": kept, "exitCode": 6}
+    ended = run("run", "--json", "no-such-program")
+    assert ended.returncode == 127 and json.loads(ended.stderr.splitlines()[-1])["exitCode"] == 127
+    assert run("run", "--json", "--template", "no-such-template", "true").stderr.count(b"\n") == 1
+    assert ids(api) == before
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])

@@ -133,6 +133,13 @@ def test_json(echo):
     assert child.wait(WAIT_S) == 0
 
 
+def test_quiet_is_the_port_alone(echo):
+    child = subprocess.Popen([PROGRAM, "port", "-q", echo.sandbox_id, "0:7007"], stdout=subprocess.PIPE, text=True)
+    assert talk(int(child.stdout.readline()), b"z") == b"z"
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(WAIT_S) == 0
+
+
 def test_a_killed_sandbox_cuts_its_connections(new_sandbox):
     sandbox = new_sandbox()
     sandbox.files.write("/tmp/echo.py", ECHO)

@@ -452,6 +452,7 @@ def assets():
         if path == "/" or path.endswith((".js", ".css")):
             names = {name if name.startswith("/") else f"/{name}"
                      for name in re.findall(r"/?assets/[A-Za-z0-9_.-]+\.[a-z0-9]+", answer.text)}
+            names |= {f"/assets/{name}" for name in re.findall(r"""["'`]\./([A-Za-z0-9_.-]+\.js)["'`]""", answer.text)}
             open_ += sorted(names - found.keys() - set(open_))
     return found
 
@@ -496,8 +497,20 @@ def test_assets_are_kept_by_browsers_and_packed():
         for coding in ("identity", "gzip;q=0", "br;q=0"):
             plain = httpx.get(f"{API_URL}{path}", headers={"Accept-Encoding": coding})
             assert "content-encoding" not in plain.headers and plain.content == answer.content, path
-        with httpx.stream("GET", f"{API_URL}{path}", headers={"Accept-Encoding": "br"}) as small:
-            assert small.headers.get("content-encoding") in ("br", None), path
+
+
+def packed_bytes(path, coding):
+    with httpx.stream("GET", f"{API_URL}{path}", headers={"Accept-Encoding": coding}) as answer:
+        assert answer.headers["content-encoding"] == coding or not path.endswith((".js", ".css")), path
+        return sum(len(piece) for piece in answer.iter_raw())
+
+
+@pytest.mark.parametrize(("coding", "most"), [("br", 400_000), ("gzip", 430_000)])
+def test_all_files_together_are_small(coding, most):
+    found = [path for path in assets() if path.startswith("/assets/")]
+    assert len([path for path in found if path.endswith(".js")]) >= 5 and any(path.endswith(".css") for path in found)
+    total = sum(packed_bytes(path, coding) for path in ["/", *found])
+    assert 200_000 < total < most
 
 
 def raw_get(path):

@@ -449,15 +449,54 @@ def test_wrong_arguments_are_refused_with_a_sentence(atoll, words, says):
     assert says in atoll(*words, code=2).stderr
 
 
-def test_quiet_and_json_are_known_to_every_command(atoll):
-    """Each takes them, or says that they make no sense there; none calls them unknown."""
+# All that has no --json, and why.
+NO_JSON = {
+    "connect": "the terminal is the shell's",
+    "top": "it draws a screen; `stats --json` has the figures",
+    "mcp": "it speaks JSON with the client that started it",
+    "serve": "it is the daemon",
+    "keeper": "it is a part of the daemon",
+    "prepare": "it is a part of the daemon's start",
+    "ca": "it prints a certificate, in the one form that programs read",
+    "help": "it is for people",
+}
+# All that has no -q, and why. The others print ids, names, messages or ports alone, or show no progress.
+NO_QUIET = {
+    "connect": "the terminal is the shell's",
+    "exec": "the output is the command's; with -d it is the pid alone",
+    "top": "it draws a screen",
+    "stats": "its figures are all that it has; `ps -q` prints the ids",
+    "mcp": "it speaks with the client that started it",
+    "env": "every line of it is needed",
+    "serve": "it is the daemon",
+    "keeper": "it is a part of the daemon",
+    "prepare": "it is a part of the daemon's start",
+    "ca": "it prints a certificate",
+    "help": "it is for people",
+    "template logs": "its lines are messages already",
+    "template prune": "it prints one line of figures",
+    "team usage": "its figures are all that it has",
+}
+
+
+def test_json_and_quiet_are_everywhere_but_where_nothing_is_to_be_said(atoll):
+    """Every command and sub-command, against the lists above; help, completions and the check of arguments agree."""
+
+    def offered(*words):
+        return [line.split("\t")[0] for line in atoll("complete", "--", *words).stdout.splitlines()]
+
     commands = re.findall(r"^  ([a-z-]+)", atoll("help").stdout, re.M)
-    assert len(commands) > 25
+    assert len(commands) > 30
+    nothing = {"--json": set(), "--quiet": set()}
     for command in commands:
-        for flag in ("--json", "--quiet", "-q"):
-            assert "there is no flag" not in atoll(command, flag, "--url", "http://127.0.0.1:1", "--key", "x", code=None,
-                                                   stdin=subprocess.DEVNULL).stderr if command not in (
-                                                       "serve", "keeper", "prepare", "mcp", "doctor") else True
+        usage = re.findall(rf"^(?:usage:|      ) atoll {command}(?: (\S+))?", atoll("help", command).stdout, re.M)
+        for words in [[command, word] if re.fullmatch("[a-z-]+", word) else [command] for word in usage]:
+            flags = offered(*words, "--")
+            for flag, found in nothing.items():
+                found |= set() if flag in flags else {" ".join(words)}
+    assert nothing["--json"] == set(NO_JSON) and nothing["--quiet"] == set(NO_QUIET)
+    for name in NO_JSON.keys() - {"top", "connect"}:
+        assert f"`{name}` has nothing to print as JSON" in atoll(*name.split(), "--json", code=2).stderr
 
 
 def test_options_may_stand_before_the_command(atoll, daemon, make, tmp_path):
@@ -492,6 +531,50 @@ def test_programs_get_json_of_keys_teams_templates_and_the_rest(atoll, daemon, a
     assert {row["verdict"] for row in json.loads(atoll("doctor", "--json", code=None).stdout)} <= {"ok", "degraded", "missing"}
     assert json.loads(atoll("version", "--json").stdout)["version"] in atoll("version").stdout
     assert "list_templates" in [tool["name"] for tool in json.loads(atoll("tool", "--json").stdout)]
+
+
+def test_quiet_prints_what_a_script_goes_on_with(atoll, daemon, make, api):
+    sandbox_id = make()
+    assert atoll("inspect", sandbox_id[:6], "-q").stdout == f"{sandbox_id}\n"
+    assert sandbox_id in atoll("audit", "--action", "sandbox.create", "-q").stdout.splitlines()
+    assert atoll("exec", sandbox_id, "true", stdin=subprocess.DEVNULL).returncode == 0
+    lines = until(lambda: atoll("logs", sandbox_id, "-q").stdout.splitlines(), "the log has lines")
+    entries = [json.loads(line) for line in atoll("logs", sandbox_id, "--json").stdout.splitlines()]
+    assert [entry["message"] for entry in entries][:len(lines)] == lines
+    operator = ["--data", str(daemon.data)]
+    (team,) = json.loads(atoll("team", "list", "--json", *operator).stdout)
+    assert atoll("team", "limit", "default", "sandboxes=none", "-q", *operator).stdout == f"{team['teamID']}\n"
+
+
+# ---- the dashboard ----
+
+
+def browser(daemon, tmp_path, body):
+    """`atoll open` at a terminal with a display, where xdg-open is that script. What the terminal shows."""
+    program = tmp_path / "xdg-open"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    at = Terminal([PROGRAM, "open"], environment(daemon, PATH=f"{tmp_path}:/usr/bin:/bin", DISPLAY=":9"), columns=200)
+    try:
+        assert at.end() == 0
+        return at.text
+    finally:
+        at.close()
+
+
+def test_open_gives_the_link_to_the_browser(daemon, tmp_path):
+    said = browser(daemon, tmp_path, f"printf '%s' \"$*\" >{tmp_path}/got; echo rubbish; echo rubbish >&2")
+    link = (tmp_path / "got").read_text()
+    assert re.fullmatch(re.escape(daemon.url) + r"/#login=[\w-]+", link)
+    assert link in said and "works once" in said and "No browser" not in said and "rubbish" not in said
+    answer = httpx.post(f"{daemon.url}/dashboard/session", json={"link": link.partition("#login=")[2]}, timeout=60)
+    assert answer.status_code == 201, "it is a link that logs in"
+
+
+@pytest.mark.parametrize("body", ["exit 3", "kill -9 $$"])
+def test_open_says_when_there_is_no_browser(daemon, tmp_path, body):
+    said = browser(daemon, tmp_path, body)
+    assert "/#login=" in said and "No browser could be opened: open the link yourself." in said
 
 
 # ---- completions ----

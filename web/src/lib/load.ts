@@ -20,7 +20,7 @@ export function useLoad<T>(run: (signal: AbortSignal) => Promise<T>, deps: unkno
   const [error, setError] = useState<string | null>(null);
   const [loading, setLoading] = useState(true);
   const latest = useRef(run);
-  const stop = useRef<AbortController | null>(null);
+  const stop = useRef<AbortController | null>(null); // of the load that is under way
   latest.current = run;
 
   const reload = useCallback(async () => {
@@ -34,6 +34,8 @@ export function useLoad<T>(run: (signal: AbortSignal) => Promise<T>, deps: unkno
     } catch (thrown) {
       if (mine.signal.aborted || isAbort(thrown)) return;
       setError(sentence(thrown));
+    } finally {
+      if (stop.current === mine) stop.current = null;
     }
     setLoading(false);
   }, []);
@@ -47,7 +49,7 @@ export function useLoad<T>(run: (signal: AbortSignal) => Promise<T>, deps: unkno
   useEffect(() => {
     if (!every) return;
     const timer = setInterval(() => {
-      if (!document.hidden) void reload();
+      if (!document.hidden && !stop.current) void reload(); // an answer that takes long is waited for
     }, every);
     return () => clearInterval(timer);
   }, [every, ...deps]);

@@ -189,7 +189,7 @@ export default function Audit() {
         </select>
         <div class="search">
           <input
-            class="input metadata-filter"
+            class="input plain-filter"
             aria-label="Action, with * for any text"
             placeholder="Action: sandbox.*"
             spellcheck={false}

@@ -19,6 +19,8 @@ interface Snapshot {
   createdAt?: string;
 }
 
+const AGAIN_MS = 10_000; // events tell of a snapshot that was made, and none of one that was deleted
+
 /* The id of the template that it is: "name:tag" without the tag. */
 const templateOf = (snapshot: Snapshot) => snapshot.snapshotID.replace(/:[^:/]*$/, '');
 
@@ -85,7 +87,7 @@ function columnsFor(start: (id: string) => void, again: () => void): Column<Snap
 export default function Snapshots() {
   const [filter, setFilter] = useState('');
   const [starting, setStarting] = useState<string | null>(null);
-  const { data, error, loading, reload } = useLoad((signal) => all<Snapshot>('/snapshots', { limit: 100 }, { signal }), []);
+  const { data, error, loading, reload } = useLoad((signal) => all<Snapshot>('/snapshots', { limit: 100 }, { signal }), [], AGAIN_MS);
   useEffect(() => {
     const ends = [onEvent((event) => event.type.endsWith('.snapshotted') && void reload()), onReconnect(() => void reload())];
     return () => ends.forEach((end) => end());

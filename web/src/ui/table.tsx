@@ -301,7 +301,11 @@ export function Table<T>(props: TableProps<T>) {
             })}
           </div>
         </div>
-        {shown.length === 0 && (rows.length > 0 ? <div class="empty">No row matches the filter.</div> : props.empty)}
+        {shown.length === 0 && (
+          <div role="row">
+            <div role="gridcell">{rows.length > 0 ? <div class="empty">No row matches the filter.</div> : props.empty}</div>
+          </div>
+        )}
       </div>
       <div class="table-foot">
         <span role="status">

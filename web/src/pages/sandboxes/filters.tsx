@@ -6,7 +6,7 @@ import { Button, SearchField } from '../../ui/basics';
 export interface Filter {
   text: string;
   state: string;
-  template: string;
+  template: string; // a name, or a part of one
   metadata: string;
 }
 
@@ -29,19 +29,23 @@ function hasText(row: SandboxRow, text: string): boolean {
   return fields.some((field) => field.toLowerCase().includes(text));
 }
 
-export function fits(row: SandboxRow, filter: Filter): boolean {
+const has = (text: string, part: string) => text.toLowerCase().includes(part.toLowerCase());
+
+/** `whole`: the filter names one of the templates, and not a part of several. */
+export function fits(row: SandboxRow, filter: Filter, whole: boolean): boolean {
   return (
     (filter.state === '' || row.state === filter.state) &&
-    (filter.template === '' || row.template === filter.template) &&
+    (whole ? row.template === filter.template : has(row.template, filter.template.trim())) &&
     (filter.metadata === '' || hasMetadata(row, filter.metadata)) &&
     (filter.text.trim() === '' || hasText(row, filter.text.trim().toLowerCase()))
   );
 }
 
-const TEMPLATES_MAX = 200;
+const OFFERED_MAX = 200; // more than anybody reads; the next letter brings others
 
 export function Filters({ filter, onChange, rows }: { filter: Filter; onChange: (next: Filter) => void; rows: ReadonlyMap<string, SandboxRow> }) {
-  const templates = useMemo(() => [...new Set([...rows.values()].map((row) => row.template))].sort().slice(0, TEMPLATES_MAX), [rows]);
+  const templates = useMemo(() => [...new Set([...rows.values()].map((row) => row.template))].sort(), [rows]);
+  const offered = useMemo(() => templates.filter((name) => has(name, filter.template)).slice(0, OFFERED_MAX), [templates, filter.template]);
   const states = useMemo(() => [...new Set(['running', 'paused', ...[...rows.values()].map((row) => row.state)])], [rows]);
   const set = (part: Partial<Filter>) => onChange({ ...filter, ...part });
   const any = filter.text || filter.state || filter.template || filter.metadata;
@@ -54,15 +58,26 @@ export function Filters({ filter, onChange, rows }: { filter: Filter; onChange: 
           <option value={state}>{state}</option>
         ))}
       </select>
-      <select class="input" aria-label="Template" value={filter.template} onChange={(event) => set({ template: event.currentTarget.value })}>
-        <option value="">Every template</option>
-        {templates.map((name) => (
-          <option value={name}>{name}</option>
-        ))}
-      </select>
       <div class="search">
         <input
-          class="input metadata-filter"
+          class="input plain-filter"
+          aria-label="Template"
+          placeholder="Every template"
+          list="sandbox-filter-templates"
+          autocomplete="off"
+          spellcheck={false}
+          value={filter.template}
+          onInput={(event) => set({ template: event.currentTarget.value })}
+        />
+        <datalist id="sandbox-filter-templates">
+          {offered.map((name) => (
+            <option value={name} />
+          ))}
+        </datalist>
+      </div>
+      <div class="search">
+        <input
+          class="input plain-filter"
           aria-label="Metadata, as name=value"
           placeholder="Metadata: name=value"
           spellcheck={false}

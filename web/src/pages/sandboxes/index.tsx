@@ -154,7 +154,8 @@ export default function Sandboxes() {
   const all = sandboxes.value;
   const rows = useMemo(() => [...all.values()], [all]);
   const applied = useSettled(filter);
-  const keep = useMemo(() => (row: SandboxRow) => fits(row, applied), [applied]);
+  const whole = useMemo(() => rows.some((row) => row.template === applied.template), [rows, applied.template]);
+  const keep = useMemo(() => (row: SandboxRow) => fits(row, applied, whole), [applied, whole]);
   const running = useMemo(() => [...all.values()].filter((row) => row.state === 'running').length, [all]);
   const chosen = useMemo(() => (selected.size ? rows.filter((row) => selected.has(row.id) && keep(row)) : []), [rows, selected, keep]);
 

@@ -30,7 +30,7 @@ export default function Teams() {
     <div class="page">
       <PageHead title={isOperator.value ? 'Teams and limits' : 'Usage and limits'} sub={isOperator.value ? undefined : session.value?.team.name}>
         {!isOperator.value && (
-          <Button icon="teams" onClick={() => (operatorOpen.value = true)}>
+          <Button write icon="teams" onClick={() => (operatorOpen.value = true)}>
             Act as the operator
           </Button>
         )}

@@ -11,6 +11,7 @@ import { Icon } from '../../ui/icons';
 import { Table, type Column } from '../../ui/table';
 import { attempt, toast } from '../../ui/toast';
 
+const AGAIN_MS = 5000; // no stream tells of the files of a volume
 const TEXT_BYTES_MAX = 512 * 1024;
 const join = (dir: string, name: string) => (dir === '/' ? `/${name}` : `${dir}/${name}`);
 const modeText = (mode: number) =>
@@ -111,7 +112,7 @@ function Browser({ files }: { files: VolumeFiles }) {
   const [over, setOver] = useState(false);
   const [sending, setSending] = useState<string | null>(null);
   const pick = useRef<HTMLInputElement>(null);
-  const { data, error, loading, reload } = useLoad((signal) => files.list(at, signal), [files, at]);
+  const { data, error, loading, reload } = useLoad((signal) => files.list(at, signal), [files, at], AGAIN_MS);
 
   const download = (entry: VolumeEntry) => void attempt(async () => save(await files.read(entry.path), entry.name));
   const open = (entry: VolumeEntry) => {

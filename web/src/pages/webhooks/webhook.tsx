@@ -167,7 +167,7 @@ export default function WebhookPage({ params }: { params: Record<string, string>
   const [editing, setEditing] = useState(false);
   const [testing, setTesting] = useState(false);
   const [tested, setTested] = useState<Tested | null>(null);
-  const hook = useLoad((signal) => get<Webhook>(path`/events/webhooks/${id}`, undefined, { signal }), [id]);
+  const hook = useLoad((signal) => get<Webhook>(path`/events/webhooks/${id}`, undefined, { signal }), [id], AGAIN_MS);
   const again = useMemo(() => () => void hook.reload(), [id]);
   const test = async () => {
     setTesting(true);
