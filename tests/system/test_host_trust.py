@@ -109,6 +109,9 @@ PROGRAMS = {
     "python": ("python3 -c 'import urllib.request as u;"
                "print(u.urlopen(\"https://mirror.test/\").read().decode())'", "mirror"),
     "node": ("node -e 'fetch(\"https://mirror.test/\").then(r=>r.text()).then(console.log)'", "mirror"),
+    "node of root": ("sudo node -e 'fetch(\"https://mirror.test/\").then(r=>r.text()).then(console.log)'", "mirror"),
+    "npm of root": ("mkdir -p /tmp/r && cd /tmp/r && sudo npm --silent --registry https://mirror.test/repo/ "
+                    "install hello-mirror && node -e 'console.log(require(\"hello-mirror\"))'", "from the mirror"),
     "git": ("git clone -q https://mirror.test/repo/note.git /tmp/n && cat /tmp/n/note", "from the mirror"),
     "pip": ("python3 -m venv /tmp/v && /tmp/v/bin/pip install -q --index-url "
             "https://mirror.test/repo/simple hello-mirror && "

@@ -54,6 +54,7 @@ def test_words_cost_nothing(templates, file, old, new):
         (BASE, "suite=trixie", "suite=forky"),
         (LIST, "vim-tiny", "vim"),
         ("base/python-records", "RECORD", "OTHER"),
+        ("base/node/package-lock.json", "sha512-", "sha1-"),
     ],
 )
 def test_content_has_a_name_of_its_own(templates, file, old, new):
@@ -92,6 +93,19 @@ def test_what_the_interpreter_lists_is_locked():
         asked = json.loads((folder / "package.json").read_text())["dependencies"]
         assert {one: lock[f"node_modules/{one}"]["version"] for one in asked} == asked
         assert not [one for one, about in lock.items() if "resolved" in about]
+
+
+def test_the_node_of_base_is_locked():
+    """For both processors in one version, each file by its hash, and no lock says where a file is fetched from."""
+    place = TREE / "templates" / "base" / "node"
+    lock = json.loads((place / "package-lock.json").read_text())["packages"]
+    asked = json.loads((place / "package.json").read_text())
+    wanted = asked["dependencies"] | asked["optionalDependencies"]
+    assert {one: lock[f"node_modules/{one}"]["version"] for one in wanted} == wanted
+    assert all(lock[f"node_modules/{one}"]["integrity"].startswith("sha512-") for one in wanted)
+    assert {lock[f"node_modules/node-linux-{cpu}"]["cpu"] for cpu in ("x64", "arm64")} == {"x64", "arm64"}
+    assert len(set(asked["optionalDependencies"].values())) == 1
+    assert not [one for one, about in lock.items() if "resolved" in about]
 
 
 def test_the_servers_packages_follow_from_what_is_installed_ahead(templates, monkeypatch):

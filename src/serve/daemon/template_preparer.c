@@ -10,6 +10,7 @@
 #include "serve/daemon/builtin.h"
 #include "serve/daemon/layer.h"
 #include "serve/daemon/stop.h"
+#include "serve/daemon/warm.h"
 
 enum {
     PAUSE_FIRST_S = 30,
@@ -112,6 +113,7 @@ int template_preparer_once(const struct config *config, const struct paths *path
     int r = 0;
 
     template_preparer_announce(config, paths);
+    warm_base(paths);
     while (r != -EINTR && name_next(&rest, name)) {
         int one = prepare_one(config, paths, name);
         r = one < 0 ? one : r;

@@ -5,7 +5,7 @@
 
 #include "lib/base/str.h"
 
-/* npm of Debian is older than what official images bring, and does not run on every Node. */
+/* The npm of `base` does not run on every Node. */
 const char stand_in_node_script[] =
     "set -e\n"
     "case $1 in\n"
