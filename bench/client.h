@@ -57,6 +57,8 @@ int client_read_exited(const struct answer *answer); /* the command ended, with 
 int client_list(struct client *c); /* a page of a hundred */
 int client_run(struct client *c, const struct client_box *box, const char *command,
                size_t printed); /* bytes of output that must arrive */
+int client_run_binary(struct client *c, const struct client_box *box, const char *command,
+                      size_t printed); /* the same with binary messages instead of JSON */
 
 /* Streams `bytes` random bytes up to a path in the sandbox (or to any URL), and down again. */
 int client_upload(struct client *c, const struct client_box *box, const char *path, size_t bytes);

@@ -7,8 +7,8 @@
  *         What is created and not killed is held; steps without a create go over what is held, a
  *         kill from its end. Answers "create", "run", "kill", "total": ms of each; "failed",
  * "all_ms".
- *   {"do":"list"} {"do":"print","bytes":N} {"do":"upload","bytes":N}
- *   {"do":"upload-form","bytes":N} {"do":"download","bytes":N}
+ *   {"do":"list"} {"do":"print","bytes":N} {"do":"print-binary","bytes":N}
+ *   {"do":"upload","bytes":N} {"do":"upload-form","bytes":N} {"do":"download","bytes":N}
  *   {"do":"put","url":U,"bytes":N} {"do":"get","url":U,"bytes":N} {"do":"peer","name":P}
  *   {"do":"pipe","bytes":N} {"do":"hold","name":"none|net|all","n":N} {"do":"release"}
  *         Answers "ms".
@@ -170,12 +170,13 @@ static json_t *flows_do(struct hand *hand, json_t *asked)
 
 /* ---- what is done once ---- */
 
-static int print_do(struct hand *hand, size_t bytes)
+static int print_do(struct hand *hand, size_t bytes, bool binary)
 {
     char command[COMMAND_BYTES];
 
     (void)snprintf(command, sizeof(command), "exec head -c %zu /dev/zero", bytes);
-    return client_run(hand->client, &hand->held[0], command, bytes);
+    return binary ? client_run_binary(hand->client, &hand->held[0], command, bytes)
+                  : client_run(hand->client, &hand->held[0], command, bytes);
 }
 
 static int pipe_do(size_t bytes)
@@ -191,8 +192,8 @@ static int box_do(struct hand *hand, const char *what, size_t bytes)
     if (hand->held_n == 0) {
         return -1;
     }
-    if (strcmp(what, "print") == 0) {
-        return print_do(hand, bytes);
+    if (strcmp(what, "print") == 0 || strcmp(what, "print-binary") == 0) {
+        return print_do(hand, bytes, strcmp(what, "print") != 0);
     }
     if (strcmp(what, "upload-form") == 0) {
         return client_upload_form(hand->client, &hand->held[0], file_path, bytes);

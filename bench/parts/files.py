@@ -41,11 +41,12 @@ def measure(part):
     ways["atoll: download"] = lambda: plain.once("download", bytes=size)
     ways["output over a pipe"] = lambda: plain.once("pipe", bytes=size)
     ways["atoll: output over HTTP"] = lambda: plain.once("print", bytes=size)
+    ways["atoll: output in binary messages"] = lambda: plain.once("print-binary", bytes=size)
     part.heading(f"Files and output, {mb} MB")
     part.absent("nginx")
     taken, failed, why = alternate(ways, part.count(1, 5, 5))
     of = {"atoll: upload": "nginx: upload", "atoll: upload as a form": "atoll: upload", "atoll: download": "nginx: download",
-          "atoll: output over HTTP": "output over a pipe"}
+          "atoll: output over HTTP": "output over a pipe", "atoll: output in binary messages": "output over a pipe"}
     for name, samples in taken.items():
         part.samples(name, samples, of=of.get(name), failed=failed[name], why=why.get(name), key=f"files.{name}")
     plain.kill_held()

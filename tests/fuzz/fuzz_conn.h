@@ -45,6 +45,13 @@ static void fuzz_write(struct http_conn *base, const void *data, size_t len)
     fuzz_of(base)->awake = true;
 }
 
+static void fuzz_write_parts(struct http_conn *base, const struct str *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        fuzz_write(base, parts[i].at, parts[i].len);
+    }
+}
+
 static size_t fuzz_pending(const struct http_conn *base)
 {
     return ((const struct fuzz_conn *)base)->pending;
@@ -79,6 +86,7 @@ static void fuzz_ended(struct http_conn *base)
 
 static const struct http_conn_ops fuzz_ops = {
     .write = fuzz_write,
+    .write_parts = fuzz_write_parts,
     .pending = fuzz_pending,
     .wake = fuzz_wake,
     .shutdown = fuzz_shutdown,

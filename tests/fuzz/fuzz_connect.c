@@ -157,9 +157,13 @@ static void on_respond(struct http_exchange *ex, const struct http_header *heade
     check((n == 1 || n == 2) && headers[0].value.len > 0 && buf_len(&run_of(ex)->answer) == 0);
 }
 
-static void on_write(struct http_exchange *ex, const void *data, size_t len)
+static void on_write(struct http_exchange *ex, const struct str *parts, size_t n, size_t len)
 {
-    check(buf_append(&run_of(ex)->answer, data, len) == 0);
+    for (size_t i = 0; i < n; i++) {
+        check(buf_append(&run_of(ex)->answer, parts[i].at, parts[i].len) == 0);
+        len -= parts[i].len;
+    }
+    check(len == 0);
 }
 
 static size_t on_pending(const struct http_exchange *ex)

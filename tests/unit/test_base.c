@@ -137,6 +137,41 @@ static void base64_goes_there_and_back(void)
     }
 }
 
+/* Long texts are encoded in large steps: each length ends a step at another place, and each value
+ * of six bits comes up in each column. */
+static void base64_of_every_length_is_right(void)
+{
+    static const enum base64_kind kinds[] = {BASE64_STD, BASE64_STD_NOPAD, BASE64_URL_NOPAD};
+    uint8_t plain[400];
+    char want[3 * sizeof(plain)];
+
+    for (size_t i = 0; i < sizeof(plain); i++) {
+        plain[i] = (uint8_t)(i * 37 + (i >> 6) * 101);
+    }
+    for (size_t len = 0; len <= sizeof(plain); len++) {
+        for (size_t k = 0; k < countof(kinds); k++) {
+            scoped_buf(out, 1024);
+            bool url = kinds[k] == BASE64_URL_NOPAD;
+            size_t n = 0;
+            for (size_t bit = 0; bit < 8 * len; bit += 6) {
+                unsigned next = bit / 8 + 1 < len ? plain[bit / 8 + 1] : 0;
+                unsigned two = (unsigned)plain[bit / 8] << 8 | next;
+                unsigned v = two >> (10 - bit % 8) & 63;
+                want[n++] = v < 26    ? (char)('A' + v)
+                            : v < 52  ? (char)('a' + v - 26)
+                            : v < 62  ? (char)('0' + v - 52)
+                            : v == 62 ? (url ? '-' : '+')
+                                      : (url ? '_' : '/');
+            }
+            while (kinds[k] == BASE64_STD && n % 4 != 0) {
+                want[n++] = '=';
+            }
+            CHECK_INT(base64_encode(&out, plain, len, kinds[k]), 0);
+            CHECK_THAT(str_eq(buf_str(&out), (struct str){want, n}), "%zu bytes", len);
+        }
+    }
+}
+
 static void base64_has_one_spelling_per_value(void)
 {
     static const char *const bad[] = {"Z", "Zh==", "Zm9v!", "Zm 9v", "====", "Zg==Zg=="};
@@ -348,6 +383,7 @@ int main(void)
         {"stamps of other makers are understood", stamps_of_other_makers_are_understood},
         {"what is no stamp is refused", what_is_no_stamp_is_refused},
         {"base64 goes there and back", base64_goes_there_and_back},
+        {"base64 of every length is right", base64_of_every_length_is_right},
         {"base64 has one spelling per value", base64_has_one_spelling_per_value},
         {"percent-decoding is strict", percent_decoding_is_strict},
         {"hashes are the published ones", hashes_are_the_published_ones},

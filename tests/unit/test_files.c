@@ -131,6 +131,118 @@ static void parts_are_served(void)
     }
 }
 
+static void big_put(const struct tmpdir *dir, const char *name, const char *data, size_t len)
+{
+    scoped_fd fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+    CHECK(fd >= 0);
+    for (size_t done = 0; done < len;) {
+        ssize_t n = write(fd, data + done, len - done);
+        CHECK(n > 0);
+        done += (size_t)n;
+    }
+}
+
+/* Each offset begins in another part of a page, and each end too. */
+static void large_files_are_served_whole_and_in_parts(void)
+{
+    static const size_t firsts[] = {0, 1, 4095, 4096, 300001, BIG_BYTES - 262145};
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_text data = noise(BIG_BYTES);
+    char more[128];
+
+    big_put(&dir, "big", data, BIG_BYTES);
+    for (size_t i = 0; i < countof(firsts); i++) {
+        scoped_reply r = {0};
+        size_t last = BIG_BYTES - 1 - 997 * i;
+        (void)snprintf(more, sizeof(more), "Range: bytes=%zu-%zu\r\n", firsts[i], last);
+        ask(&r, "GET", at(&dir, "big", i == 0 ? "" : more), NULL, 0);
+        size_t len = i == 0 ? BIG_BYTES : last + 1 - firsts[i];
+        CHECK_INT(r.status, i == 0 ? 200 : 206);
+        CHECK_INT((long long)buf_len(&r.body), (long long)len);
+        CHECK(memcmp(buf_at(&r.body), data + firsts[i], len) == 0);
+    }
+}
+
+/* Reads a little at a time, with pauses at first, so that both chunks wait for the connection. */
+static void slow_readers_get_every_byte(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_text data = noise(BIG_BYTES);
+    scoped_buf(in, BODY_MAX);
+    scoped_fd fd = client_connect();
+    char head[512];
+    int small = 256 * 1024;
+    struct reply r;
+    char *to;
+    ssize_t n;
+
+    big_put(&dir, "big", data, BIG_BYTES);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    int len = snprintf(head, sizeof(head), "GET %sHost: t\r\nConnection: close\r\n\r\n",
+                       at(&dir, "big", ""));
+    CHECK(send_all(fd, head, (size_t)len));
+    for (int i = 0;; i++) {
+        CHECK_INT(buf_reserve(&in, 5000, &to), 0);
+        n = recv(fd, to, 5000, 0);
+        if (n <= 0) {
+            break;
+        }
+        buf_commit(&in, (size_t)n);
+        if (i < 20) {
+            (void)usleep(5000);
+        }
+    }
+    reply_parse(&in, &r);
+    CHECK_INT(r.status, 200);
+    CHECK_INT((long long)buf_len(&r.body), BIG_BYTES);
+    CHECK(memcmp(buf_at(&r.body), data, BIG_BYTES) == 0);
+    reply_fini(&r);
+}
+
+/* What was announced cannot be sent any more: the client must not take a part for the whole. */
+static void a_file_that_becomes_shorter_is_not_taken_for_whole(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_text data = noise(BIG_BYTES);
+    scoped_buf(in, BODY_MAX);
+    scoped_fd fd = client_connect();
+    char head[512];
+    int small = 256 * 1024;
+    struct reply r;
+
+    big_put(&dir, "big", data, BIG_BYTES);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    int len = snprintf(head, sizeof(head), "GET %sHost: t\r\n\r\n", at(&dir, "big", ""));
+    CHECK(send_all(fd, head, (size_t)len));
+    char first;
+    CHECK_INT(recv(fd, &first, 1, MSG_PEEK), 1);
+    big_put(&dir, "big", data, 400000);
+    receive_all(fd, &in);
+    reply_parse(&in, &r);
+    CHECK_INT(r.status, 200);
+    CHECK(buf_len(&r.body) < BIG_BYTES);
+    reply_fini(&r);
+}
+
+static void clients_that_leave_are_forgotten(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_text data = noise(BIG_BYTES);
+
+    big_put(&dir, "big", data, BIG_BYTES);
+    for (int i = 0; i < 30; i++) {
+        scoped_fd fd = client_connect();
+        char head[512], some[3000];
+        int len = snprintf(head, sizeof(head), "GET %sHost: t\r\n\r\n", at(&dir, "big", ""));
+        CHECK(send_all(fd, head, (size_t)len));
+        CHECK(recv(fd, some, i % 3 ? sizeof(some) : 1, 0) > 0);
+    }
+    scoped_reply r = {0};
+    ask(&r, "GET", at(&dir, "big", ""), NULL, 0);
+    CHECK_INT((long long)buf_len(&r.body), BIG_BYTES);
+}
+
 static void unchanged_files_are_304(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -366,6 +478,11 @@ int main(void)
         {"what cannot be read says why", what_cannot_be_read_says_why},
         {"unknown users are told apart", unknown_users_are_told_apart},
         {"parts are served", parts_are_served},
+        {"large files are served whole and in parts", large_files_are_served_whole_and_in_parts},
+        {"slow readers get every byte", slow_readers_get_every_byte},
+        {"a file that becomes shorter is not taken for whole",
+         a_file_that_becomes_shorter_is_not_taken_for_whole},
+        {"clients that leave are forgotten", clients_that_leave_are_forgotten},
         {"unchanged files are 304", unchanged_files_are_304},
         {"gzip is sent to those who ask", gzip_is_sent_to_those_who_ask},
         {"signatures are as documented", signatures_are_as_documented},

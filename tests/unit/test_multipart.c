@@ -123,6 +123,95 @@ static void data_is_passed_on_in_large_pieces(void)
     CHECK_INT((int)h.pieces, 1);
 }
 
+/* ---- many parts ---- */
+
+struct tally {
+    struct buf bytes; /* of all parts, each followed by its number */
+    unsigned parts;
+};
+
+static int tally_begin(void *ctx, struct str name, struct str filename, struct err *err)
+{
+    (void)ctx, (void)name, (void)filename, (void)err;
+    return 0;
+}
+
+static int tally_data(void *ctx, const void *data, size_t len, struct err *err)
+{
+    struct tally *tally = ctx;
+
+    (void)err;
+    return buf_append(&tally->bytes, data, len);
+}
+
+static int tally_end(void *ctx, struct err *err)
+{
+    struct tally *tally = ctx;
+
+    (void)err;
+    return buf_printf(&tally->bytes, "<%u>", tally->parts++);
+}
+
+/* Appends data that begins the delimiter again and again, and never completes it. */
+static int teasing_put(struct buf *out, const char *boundary, unsigned seed)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < seed % 7 && r == 0; i++) {
+        size_t len = (seed * 31 + i * 17) % strlen(boundary);
+        r = buf_printf(out, "\r\n--%.*s%c\r", (int)len, boundary, 0);
+        r = r < 0 ? r : buf_append(out, i % 2 ? "\r\n-" : "\n\0-", 3);
+    }
+    return r;
+}
+
+static void many_parts_are_read_in_tiny_pieces(void)
+{
+    static const struct multipart_handler counting = {tally_begin, tally_data, tally_end};
+    static const char *const boundaries[] = {
+        "x",          "--",
+        "----",       "'()+_,-./:=?",
+        "aaaaaaaaab", "a b",
+        "\"",         "0123456789012345678901234567890123456789012345678901234567890123456789"};
+    static const size_t steps[] = {1, 2, 3, 7, 64, 1000, 100000000};
+    enum { PARTS = 500, BYTES_MAX = 4 * 1024 * 1024 };
+
+    for (size_t b = 0; b < countof(boundaries); b++) {
+        bool quote = boundaries[b][0] == '"';
+        char header[256];
+        scoped_buf(form, BYTES_MAX);
+        scoped_buf(want, BYTES_MAX);
+        (void)snprintf(header, sizeof(header), "multipart/form-data; boundary=\"%s%s\"",
+                       quote ? "\\" : "", boundaries[b]);
+        for (unsigned i = 0; i < PARTS; i++) {
+            CHECK_INT(buf_printf(&form, "--%s\r\nContent-Disposition: form-data; name=f\r\n\r\n",
+                                 boundaries[b]),
+                      0);
+            CHECK_INT(teasing_put(&form, boundaries[b], i), 0);
+            CHECK_INT(buf_append(&form, "\r\n", 2), 0);
+            CHECK_INT(teasing_put(&want, boundaries[b], i), 0);
+            CHECK_INT(buf_printf(&want, "<%u>", i), 0);
+        }
+        CHECK_INT(buf_printf(&form, "--%s--\r\n", boundaries[b]), 0);
+        for (size_t s = 0; s < countof(steps); s++) {
+            scoped(multipart_fini) struct multipart m = {0};
+            struct tally tally = {.bytes = {.max = BYTES_MAX}};
+            struct str rest = buf_str(&form);
+            struct err err = {0};
+            CHECK_INT(multipart_init(&m, str_of(header), &counting, &tally, &err), 0);
+            while (rest.len > 0) {
+                size_t n = steps[s] < rest.len ? steps[s] : rest.len;
+                CHECK_INT(multipart_feed(&m, rest.at, n, &err), 0);
+                rest = str_skip(rest, n);
+            }
+            CHECK_INT(multipart_finish(&m, &err), 0);
+            CHECK_THAT(str_eq(buf_str(&tally.bytes), buf_str(&want)), "boundary %zu, step %zu", b,
+                       steps[s]);
+            buf_fini(&tally.bytes);
+        }
+    }
+}
+
 static void broken_forms_are_refused_at_any_cut(void)
 {
     static const struct str cases[] = {
@@ -227,6 +316,7 @@ int main(void)
     static const struct check_test tests[] = {
         {"forms are read at any cut", forms_are_read_at_any_cut},
         {"data is passed on in large pieces", data_is_passed_on_in_large_pieces},
+        {"many parts are read in tiny pieces", many_parts_are_read_in_tiny_pieces},
         {"broken forms are refused at any cut", broken_forms_are_refused_at_any_cut},
         {"a header has an end", a_header_has_an_end},
         {"boundaries are checked", boundaries_are_checked},

@@ -373,6 +373,130 @@ static void nothing_is_lost_in_bulk(void)
     CHECK(memcmp(buf_at(&run.out), buf_at(&want), buf_len(&want)) == 0);
 }
 
+/* ---- binary messages ---- */
+
+static void field_put(struct buf *out, unsigned id, struct str value)
+{
+    char head[4] = {(char)(id << 3 | 2), (char)value.len};
+
+    CHECK(value.len < 128);
+    CHECK_INT(buf_append(out, head, 2), 0);
+    CHECK_INT(buf_append(out, value.at, value.len), 0);
+}
+
+/* Takes the value of a field with that number off the front. */
+static bool field_take(struct str *in, unsigned id, struct str *value)
+{
+    size_t len = 0, n = 1;
+
+    if (in->len < 2 || (uint8_t)in->at[0] != (id << 3 | 2)) {
+        return false;
+    }
+    for (unsigned shift = 0; n < in->len; shift += 7) {
+        len |= (size_t)(in->at[n] & 0x7f) << shift;
+        if (!(in->at[n++] & 0x80)) {
+            break;
+        }
+    }
+    if (len > in->len - n) {
+        return false;
+    }
+    *value = (struct str){in->at + n, len};
+    *in = str_skip(*in, n + len);
+    return true;
+}
+
+/* Reads a stream in binary form to its end: the output, and the length of the longest piece. */
+static void binary_rest(struct client *c, struct buf *out, size_t *longest)
+{
+    scoped_buf(message, OUTPUT_MAX);
+    uint8_t head[5];
+    char *at;
+
+    while (client_body(c, head, sizeof(head)) && head[0] == 0) {
+        uint32_t len;
+        memcpy(&len, head + 1, sizeof(len));
+        len = ntohl(len);
+        buf_clear(&message);
+        CHECK(buf_reserve(&message, len, &at) == 0 && client_body(c, at, len));
+        buf_commit(&message, len);
+        struct str rest = buf_str(&message), event, data, bytes;
+        CHECK(field_take(&rest, 1, &event) && rest.len == 0);
+        if (field_take(&event, 2, &data)) {
+            CHECK(field_take(&data, 1, &bytes) && data.len == 0 && event.len == 0);
+            CHECK_INT(buf_append(out, bytes.at, bytes.len), 0);
+            *longest = bytes.len > *longest ? bytes.len : *longest;
+        }
+    }
+    CHECK_INT(head[0], 2);
+}
+
+static void binary_open(struct client *c, const char *command)
+{
+    static const char type[] = "Content-Type: application/connect+proto\r\n";
+    scoped_buf(config, 256);
+    scoped_buf(request, 256);
+    scoped_buf(body, 256);
+
+    field_put(&config, 1, STR("/bin/sh"));
+    field_put(&config, 2, STR("-c"));
+    field_put(&config, 2, str_of(command));
+    field_put(&request, 1, buf_str(&config));
+    envelope_put(&body, 0, buf_str(&request));
+    client_open(c, agent.port);
+    CHECK(client_request(c, "POST", "/process.Process/Start", type, buf_str(&body)));
+    CHECK_INT(c->status, 200);
+}
+
+static void binary_output_is_whole(void)
+{
+    scoped_client(c);
+    scoped_buf(out, OUTPUT_MAX);
+    scoped_buf(want, OUTPUT_MAX);
+    size_t longest = 0;
+
+    for (int i = 1; i <= 2000000; i++) {
+        CHECK_INT(buf_printf(&want, "%d\n", i), 0);
+    }
+    binary_open(&c, "seq 2000000");
+    binary_rest(&c, &out, &longest);
+    CHECK_INT(buf_len(&out), buf_len(&want));
+    CHECK(memcmp(buf_at(&out), buf_at(&want), buf_len(&want)) == 0);
+}
+
+/* The client reads nothing until the process has filled its pipe, the window and the socket. */
+static void full_pipes_are_read_in_large_pieces(void)
+{
+    scoped_client(c);
+    scoped_buf(out, OUTPUT_MAX);
+    size_t longest = 0;
+
+    binary_open(&c, "head -c 24000000 /dev/zero | tr '\\0' x");
+    (void)usleep(500000);
+    binary_rest(&c, &out, &longest);
+    CHECK_INT(buf_len(&out), 24000000);
+    CHECK_THAT(longest > 64 * 1024, "the longest piece has %zu bytes", longest);
+    for (size_t i = 0; i < buf_len(&out); i++) {
+        if (buf_at(&out)[i] != 'x') {
+            CHECK_THAT(false, "byte %zu", i);
+        }
+    }
+}
+
+static void clients_that_leave_in_bulk_harm_nobody(void)
+{
+    for (int i = 0; i < 20; i++) {
+        scoped_client(c);
+        char some[1000];
+        binary_open(&c, "head -c 3000000 /dev/zero");
+        CHECK(client_body(&c, some, i % 2 ? sizeof(some) : 1));
+    }
+    scoped_run(run);
+    CHECK(run_shell(&run, "", "echo there", ""));
+    run_rest(&run);
+    CHECK_STR(text_of(&run.out), "there\n");
+}
+
 static void two_readers_get_the_same(void)
 {
     scoped_run(first);
@@ -618,6 +742,9 @@ int main(int argc, char **argv)
         {"a reader may decline what was before", replay_can_be_declined},
         {"what nobody reads is bounded, and the newest is kept", unread_output_is_bounded},
         {"many megabytes arrive whole and in order", nothing_is_lost_in_bulk},
+        {"binary output arrives whole and in order", binary_output_is_whole},
+        {"a full pipe is read in large pieces", full_pipes_are_read_in_large_pieces},
+        {"clients that leave in bulk harm nobody", clients_that_leave_in_bulk_harm_nobody},
         {"two readers get the same", two_readers_get_the_same},
         {"descendants do not delay the end", descendants_do_not_delay_the_end},
         {"descendants may write on", descendants_write_on},

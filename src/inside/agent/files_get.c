@@ -1,5 +1,9 @@
 /* files_get.c - GET /files: chunks from the thread pool to the connection, one read ahead.
  *
+ * The chunks of a large file are pipes: the pool moves pages of the file into one while the loop
+ * moves those of the other to the connection, and no byte is copied. Small files, compressed ones,
+ * and those of a file system or a connection that cannot do it go through memory.
+ *
  * The first job opens the file, decides the answer and reads the first chunk: a small file is one
  * job, and a file whose size the kernel does not tell (/proc) or tells wrong (/sys) is seen to end
  * before its length is promised. A file that becomes shorter while it is sent resets the
@@ -27,12 +31,17 @@ enum {
     CONDITION_BYTES_MAX = 1024, /* a longer condition is as if it were not there */
     ETAG_BYTES = 64,
     DISPOSITION_BYTES = 1024,
+    PAGE_BYTES = 4096,
+    PIPE_BYTES_MIN = 64 * 1024, /* less is not worth it */
 };
 
 struct chunk {
-    char *data;
+    char *data; /* NULL while it is in the pipe */
     size_t cap, len, sent;
     bool full;
+    bool piped;
+    int pipe[2]; /* -1: none was needed */
+    size_t pipe_bytes;
 };
 
 /* Copies of request headers, for the pool's thread. */
@@ -63,6 +72,7 @@ struct get {
     z_stream z;
     char *packing; /* GZIP_CHUNK_BYTES of the file on their way through z */
     bool last;     /* nothing follows the chunk that was read */
+    bool no_pipe;  /* there is none to be had, or the file system has no use for it */
     unsigned fill;
     struct chunk chunks[2];
     char etag[ETAG_BYTES];
@@ -228,10 +238,47 @@ static void chunk_prepare(const struct get *get, struct chunk *chunk)
     chunk->sent = 0;
 }
 
+/* Moves pages of the file into the chunk's pipe. Bytes, 0 where that cannot be done, or -errno. A
+ * page that is not whole takes as much of the pipe as one that is. */
+static ssize_t part_splice(struct get *get, struct chunk *chunk)
+{
+    size_t most = chunk->pipe_bytes - (size_t)(get->offset % PAGE_BYTES);
+    size_t want = (uint64_t)get->left < most ? (size_t)get->left : most;
+    size_t got = 0;
+
+    while (got < want) {
+        ssize_t n =
+            splice(get->fd, &get->offset, chunk->pipe[1], NULL, want - got, SPLICE_F_NONBLOCK);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0 && (got > 0 || errno == EINVAL || errno == EAGAIN)) {
+            break; /* the next chunk, or the other way to read it, tells why */
+        }
+        if (n <= 0) {
+            return n < 0 ? -errno : -EIO; /* the file has become shorter */
+        }
+        got += (size_t)n;
+        get->left -= n;
+    }
+    return (ssize_t)got;
+}
+
 static int chunk_read(struct get *get, struct chunk *chunk)
 {
     if (get->gzip) {
         return chunk_deflate(get, chunk);
+    }
+    if (chunk->piped) {
+        ssize_t moved = part_splice(get, chunk);
+        if (moved != 0) {
+            chunk->len = moved < 0 ? 0 : (size_t)moved;
+            get->last = get->left == 0;
+            return moved < 0 ? (int)moved : 0;
+        }
+        get->no_pipe = true;
+        chunk->piped = false;
+        chunk_prepare(get, chunk);
     }
     ssize_t n = part_read(get, chunk->data, chunk->cap);
     if (n < 0) {
@@ -286,6 +333,13 @@ static void job_run(uv_work_t *work)
 
 /* ---- the loop's thread ---- */
 
+static void chunk_free(struct chunk *chunk)
+{
+    free(chunk->data);
+    fd_closep(&chunk->pipe[0]);
+    fd_closep(&chunk->pipe[1]);
+}
+
 static void get_free(struct get *get)
 {
     if (get->gzip) {
@@ -293,8 +347,8 @@ static void get_free(struct get *get)
     }
     fd_closep(&get->fd); /* read-only: closing writes nothing, and so does not block */
     free(get->packing);
-    free(get->chunks[0].data);
-    free(get->chunks[1].data);
+    chunk_free(&get->chunks[0]);
+    chunk_free(&get->chunks[1]);
     files_request_free(get->req);
     free(get);
 }
@@ -343,16 +397,54 @@ static void job_start(struct get *get)
     }
 }
 
+static bool pipe_make(struct chunk *chunk)
+{
+    if (pipe2(chunk->pipe, O_CLOEXEC) < 0) {
+        return false;
+    }
+    (void)fcntl(chunk->pipe[0], F_SETPIPE_SZ, FILES_CHUNK_BYTES);
+    int bytes = fcntl(chunk->pipe[0], F_GETPIPE_SZ);
+    chunk->pipe_bytes = bytes < 0 ? 0 : (size_t)bytes;
+    return chunk->pipe_bytes >= PIPE_BYTES_MIN;
+}
+
+/* Decides how the next chunk is read. */
+static void way_decide(struct get *get, struct chunk *chunk)
+{
+    chunk->piped = !get->no_pipe && !get->gzip && get->left >= FILES_CHUNK_BYTES &&
+                   http_takes_pipe(get->req->ex);
+    if (chunk->piped && chunk->pipe[0] < 0 && !pipe_make(chunk)) {
+        get->no_pipe = true;
+        chunk->piped = false;
+    }
+    if (!chunk->piped) {
+        chunk_prepare(get, chunk);
+    }
+    chunk->sent = 0;
+}
+
+/* Returns how much of the chunk the connection took. */
+static size_t chunk_send(struct get *get, struct chunk *chunk)
+{
+    size_t left = chunk->len - chunk->sent;
+
+    if (chunk->piped) {
+        return http_splice(get->req->ex, chunk->pipe[0], left);
+    }
+    size_t room = http_writable(get->req->ex);
+    size_t n = left < room ? left : room;
+    http_write(get->req->ex, chunk->data + chunk->sent, n);
+    return n;
+}
+
 static void chunks_send(struct get *get)
 {
     while (get->chunks[get->head].full) {
         struct chunk *chunk = &get->chunks[get->head];
-        size_t room = http_writable(get->req->ex);
-        size_t n = chunk->len - chunk->sent < room ? chunk->len - chunk->sent : room;
+        size_t n = chunk_send(get, chunk);
         if (n == 0) {
             return;
         }
-        http_write(get->req->ex, chunk->data + chunk->sent, n);
         chunk->sent += n;
         if (chunk->sent == chunk->len) {
             chunk->full = false;
@@ -372,7 +464,7 @@ static void pump(struct get *get)
         return;
     }
     if (!get->last && !get->chunks[get->fill].full) {
-        chunk_prepare(get, &get->chunks[get->fill]);
+        way_decide(get, &get->chunks[get->fill]);
         job_start(get);
     } else if (get->last && !get->chunks[get->head].full) {
         get->finished = true;
@@ -474,6 +566,7 @@ void files_get(struct files_request *req)
     }
     get->req = req;
     get->fd = -1;
+    get->chunks[0] = get->chunks[1] = (struct chunk){.pipe = {-1, -1}};
     asked_copy(http_request(req->ex), &get->asked);
     http_accept(req->ex, &handler, get);
     job_start(get);

@@ -1,6 +1,7 @@
 #include "inside/agent/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@
 #include "lib/base/log.h"
 
 enum {
-    READS_PER_TURN = 8,                /* of one output, before others on the loop have theirs */
+    READS_PER_TURN = 4,                /* of one output, before others on the loop have theirs */
+    PIPE_BYTES_USUAL = 64 * 1024,      /* of a pipe that nobody changed */
     PTY_PATIENCE_MS = 100,             /* for a terminal that the kernel does not hang up */
     LINGERING_MAX = 256,               /* past processes whose pipes are still emptied */
     KEPT_TOTAL_MAX = 32 * 1024 * 1024, /* in the rings of all processes */
@@ -87,6 +89,10 @@ static void output_close(struct output *out)
     (void)close(out->fd);
     out->fd = -1;
     out->polling = false;
+    p->table->grown_n -= out->grown;
+    if (--p->table->outputs_n == 0) {
+        free(move_ptr(&p->table->chunk)); /* an idle agent keeps nothing */
+    }
     if (p->state == PROCESS_ENDED && !outputs_open(p)) {
         p->table->lingering--;
     }
@@ -100,6 +106,7 @@ static void output_open(struct process *p, struct output *out, int fd, enum outp
             abort(); /* a descriptor just made by us that epoll does not take */
         }
         p->handles++;
+        p->table->outputs_n++;
     }
 }
 
@@ -150,8 +157,12 @@ static void ring_keep(struct process *p, enum output_kind kind, struct str piece
     size_t limit = table->agent->output_kept_bytes;
 
     p->ring.limit = room < limit ? room : limit;
-    ring_push(&p->ring, (int)kind, piece,
-              kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK);
+    while (piece.len > 0) {
+        size_t most = kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK;
+        size_t n = piece.len < most ? piece.len : most;
+        ring_push(&p->ring, (int)kind, (struct str){piece.at, n}, most);
+        piece = str_skip(piece, n);
+    }
     table->kept_bytes = others + p->ring.bytes;
 }
 
@@ -173,16 +184,37 @@ static void output_take(struct output *out, struct str piece)
     }
 }
 
+/* A process that fills its pipe before it is read gets a larger one: both then work for longer
+ * before they wait for each other. Where the kernel refuses, the pipe stays as it is. */
+static void output_grow(struct output *out)
+{
+    struct processes *table = out->process->table;
+
+    if (out->grown || out->kind == OUTPUT_PTY || table->grown_n == PROCESS_PIPES_GROWN_MAX) {
+        return;
+    }
+    if (fcntl(out->fd, F_SETPIPE_SZ, PROCESS_PIPE_BYTES) >= 0) {
+        out->grown = true;
+        table->grown_n++;
+    }
+}
+
 /* Reads once. 1: there may be more. 0: not now. The output is closed when it is over. */
 static int output_read(struct output *out)
 {
-    static char chunk[PROCESS_PIPE_CHUNK]; /* one loop, one thread: all outputs share it */
-    size_t want = out->kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK;
+    struct processes *table = out->process->table;
+    size_t want = out->kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_READ_BYTES;
 
     if (out->process->state == PROCESS_DRAINING && !out->until_closed && out->drain_bytes < want) {
         want = out->drain_bytes;
     }
-    ssize_t n = read(out->fd, chunk, want);
+    if (!table->chunk) {
+        table->chunk = malloc(PROCESS_READ_BYTES); /* and not touched before it is used */
+        if (!table->chunk) {
+            abort();
+        }
+    }
+    ssize_t n = read(out->fd, table->chunk, want);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return errno == EINTR;
     }
@@ -190,8 +222,11 @@ static int output_read(struct output *out)
         output_close(out);
         return 0;
     }
-    output_take(out, (struct str){chunk, (size_t)n});
-    return 1;
+    output_take(out, (struct str){table->chunk, (size_t)n});
+    if (n >= PIPE_BYTES_USUAL) {
+        output_grow(out);
+    }
+    return (size_t)n == want;
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)

@@ -26,8 +26,11 @@
 #include "process.pb-c.h"
 
 enum {
-    PROCESS_PIPE_CHUNK = 32 * 1024,
+    PROCESS_PIPE_CHUNK = 32 * 1024, /* of one record of the ring */
     PROCESS_PTY_CHUNK = 16 * 1024,
+    PROCESS_READ_BYTES = 128 * 1024, /* of a pipe, at a time: one message for its readers */
+    PROCESS_PIPE_BYTES = 256 * 1024, /* of a pipe that was found full */
+    PROCESS_PIPES_GROWN_MAX = 64,    /* the kernel counts pipes of a user: programs need some too */
     PROCESS_KEPT_MS = 30 * 1000,
     PROCESS_AWAIT_MS = 10 * 1000,               /* longer would stall what nobody reads any more */
     PROCESS_INPUT_BYTES_MAX = 32 * 1024 * 1024, /* waiting for one process to read them */
@@ -49,6 +52,7 @@ struct output {
     int fd; /* -1: closed, or never there */
     enum output_kind kind;
     bool polling;
+    bool grown;         /* to PROCESS_PIPE_BYTES */
     bool until_closed;  /* DRAINING: a terminal is read until the kernel says it is over */
     size_t drain_bytes; /* DRAINING: what is still to be read */
 };
@@ -108,6 +112,9 @@ struct processes {
     struct process *running; /* by pid */
     struct process *past;    /* DRAINING and ENDED, the oldest first: their pids may be others' */
     size_t kept_bytes;       /* in all rings */
+    size_t outputs_n;        /* open */
+    size_t grown_n;          /* of them with a larger pipe */
+    char *chunk;             /* PROCESS_READ_BYTES, read into by one output at a time */
     size_t lingering;        /* past processes whose pipes a descendant still holds */
     uv_signal_t sigchld;
     bool held;           /* readers are given nothing: the jail is about to be saved */

@@ -272,7 +272,7 @@ bool client_conn_is_http2(const struct client_conn *conn)
     return conn->tls && conn->tls->is_http2(conn->session);
 }
 
-void client_conn_write(struct client_conn *conn, const void *data, size_t len)
+static void client_conn_written(struct client_conn *conn, size_t len)
 {
     if (conn->bytes_out) {
         *conn->bytes_out += len;
@@ -280,12 +280,26 @@ void client_conn_write(struct client_conn *conn, const void *data, size_t len)
     if (conn->also_out) {
         *conn->also_out += len;
     }
+}
+
+void client_conn_write(struct client_conn *conn, const void *data, size_t len)
+{
+    client_conn_write_parts(conn, &(struct str){data, len}, 1);
+}
+
+void client_conn_write_parts(struct client_conn *conn, const struct str *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        client_conn_written(conn, parts[i].len);
+    }
     if (!conn->tls) {
-        sock_write(&conn->sock, data, len);
+        sock_write_parts(&conn->sock, parts, n);
         return;
     }
-    if (buf_append(&conn->plain, data, len) < 0) {
-        conn->sock.error = conn->sock.error ? conn->sock.error : -ENOBUFS;
+    for (size_t i = 0; i < n; i++) {
+        if (buf_append(&conn->plain, parts[i].at, parts[i].len) < 0) {
+            conn->sock.error = conn->sock.error ? conn->sock.error : -ENOBUFS;
+        }
     }
     if (buf_len(&conn->plain) >= RECORD_BYTES) {
         client_conn_encrypt(conn);

@@ -51,6 +51,7 @@ void client_conn_count_also(struct client_conn *conn, uint64_t *in, uint64_t *ou
 bool client_conn_is_http2(const struct client_conn *conn);
 
 void client_conn_write(struct client_conn *conn, const void *data, size_t len);
+void client_conn_write_parts(struct client_conn *conn, const struct str *parts, size_t n);
 size_t client_conn_pending(const struct client_conn *conn);
 void client_conn_read(struct client_conn *conn,
                       size_t limit); /* at most so much per event; 0: nothing */

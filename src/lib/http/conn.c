@@ -49,17 +49,19 @@ static void conn_encrypt(struct conn *conn)
     buf_fini(&conn->plain);
 }
 
-static void conn_write(struct http_conn *base, const void *data, size_t len)
+static void conn_write_parts(struct http_conn *base, const struct str *parts, size_t n)
 {
     struct conn *conn = conn_of(base);
 
     if (!conn->tls) {
-        sock_write(&conn->sock, data, len);
+        sock_write_parts(&conn->sock, parts, n);
         return;
     }
-    if (buf_append(&conn->plain, data, len) < 0) {
-        conn->close_asked = true;
-        conn->close_how = HTTP_CLOSE_RESET;
+    for (size_t i = 0; i < n; i++) {
+        if (buf_append(&conn->plain, parts[i].at, parts[i].len) < 0) {
+            conn->close_asked = true;
+            conn->close_how = HTTP_CLOSE_RESET;
+        }
     }
     if (buf_len(&conn->plain) >= RECORD_BYTES) {
         conn_encrypt(conn);
@@ -67,11 +69,26 @@ static void conn_write(struct http_conn *base, const void *data, size_t len)
     sock_wake(&conn->sock);
 }
 
+static void conn_write(struct http_conn *base, const void *data, size_t len)
+{
+    conn_write_parts(base, &(struct str){data, len}, 1);
+}
+
 static size_t conn_pending(const struct http_conn *base)
 {
     const struct conn *conn = (const struct conn *)base; /* its first member */
 
     return sock_pending(&conn->sock) + buf_len(&conn->plain);
+}
+
+static bool conn_takes_pipe(const struct http_conn *base)
+{
+    return !((const struct conn *)base)->tls; /* its first member */
+}
+
+static size_t conn_splice(struct http_conn *base, int pipe, size_t len)
+{
+    return sock_splice(&conn_of(base)->sock, pipe, len);
 }
 
 static void conn_wake(struct http_conn *base)
@@ -149,7 +166,10 @@ static void conn_ended(struct http_conn *base)
 
 static const struct http_conn_ops conn_ops = {
     .write = conn_write,
+    .write_parts = conn_write_parts,
     .pending = conn_pending,
+    .takes_pipe = conn_takes_pipe,
+    .splice = conn_splice,
     .wake = conn_wake,
     .shutdown = conn_shutdown,
     .close = conn_close,

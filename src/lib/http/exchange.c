@@ -93,17 +93,28 @@ void http_respond(struct http_exchange *ex, int status, const struct http_header
     }
 }
 
-void http_write(struct http_exchange *ex, const void *data, size_t len)
+void http_write_parts(struct http_exchange *ex, const struct str *parts, size_t n)
 {
+    size_t len = 0;
+
+    assert(n <= HTTP_PARTS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        len += parts[i].len;
+    }
     if (ex->over || len == 0) {
         return;
     }
     assert(ex->status && !ex->finished);
     ex->bytes_out += len;
-    ex->ops->write(ex, data, len);
+    ex->ops->write(ex, parts, n, len);
     if (http_writable(ex) == 0) {
         ex->blocked = true;
     }
+}
+
+void http_write(struct http_exchange *ex, const void *data, size_t len)
+{
+    http_write_parts(ex, &(struct str){data, len}, 1);
 }
 
 size_t http_writable(const struct http_exchange *ex)
@@ -124,6 +135,23 @@ size_t http_write_some(struct http_exchange *ex, const void *data, size_t len)
         http_write(ex, (const char *)data + done, n);
         done += n;
     }
+    return done;
+}
+
+bool http_takes_pipe(const struct http_exchange *ex)
+{
+    return !ex->over && ex->status && ex->ops->takes_pipe && ex->ops->takes_pipe(ex);
+}
+
+size_t http_splice(struct http_exchange *ex, int pipe, size_t len)
+{
+    if (ex->over || len == 0) {
+        return 0;
+    }
+    assert(http_takes_pipe(ex) && !ex->finished);
+    size_t done = ex->ops->splice(ex, pipe, len);
+    ex->bytes_out += done;
+    ex->blocked = ex->blocked || done < len;
     return done;
 }
 

@@ -41,6 +41,7 @@ enum {
     HTTP_HEADER_BYTES_MAX = 32 * 1024, /* neither llhttp nor nghttp2 bounds this for us */
     HTTP_HEADERS_MAX = 128,
     HTTP_TARGET_BYTES_MAX = 16 * 1024,
+    HTTP_PARTS_MAX = 8, /* of one write */
 };
 
 struct http_header {
@@ -99,10 +100,18 @@ void http_also(struct http_exchange *ex, const struct http_header *headers, size
 
 /* Copies. A stream must not exceed http_writable(); a small complete answer need not ask. */
 void http_write(struct http_exchange *ex, const void *data, size_t len);
+/* The same for bytes that lie in several places, at most HTTP_PARTS_MAX. */
+void http_write_parts(struct http_exchange *ex, const struct str *parts, size_t n);
 size_t http_writable(const struct http_exchange *ex);
 /* Writes as much as the peer takes now, and returns how much that was. The rest is for on_credit.
  */
 size_t http_write_some(struct http_exchange *ex, const void *data, size_t len);
+/* Whether the body can come out of a pipe, once it has been answered: the peer is sent the bytes as
+ * they are, with a length that it was told before. */
+bool http_takes_pipe(const struct http_exchange *ex);
+/* Moves up to `len` bytes that lie in the pipe, without a copy, and returns how many; when it is
+ * fewer, the rest is for on_credit. */
+size_t http_splice(struct http_exchange *ex, int pipe, size_t len);
 /* Before http_finish(): fields that follow the body. HTTP/1.1 leaves them out. Copies. */
 void http_trailers(struct http_exchange *ex, const struct http_header *headers, size_t n);
 void http_finish(struct http_exchange *ex);

@@ -193,10 +193,22 @@ static void ex_respond(struct http_exchange *base, const struct http_header *hea
     http1_wake(h); /* what waited for the decision goes on */
 }
 
-static void ex_write(struct http_exchange *base, const void *data, size_t len)
+/* A chunk leaves as a whole: a line end that follows in a packet of its own would wake the peer for
+ * two bytes. */
+static void chunk_write(struct http_conn *conn, const struct str *parts, size_t n, size_t len)
+{
+    char line[CHUNK_LINE_BYTES];
+    struct str all[HTTP_PARTS_MAX + 2] = {
+        {line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len)}};
+
+    memcpy(all + 1, parts, n * sizeof(*parts));
+    all[n + 1] = STR("\r\n");
+    conn->ops->write_parts(conn, all, n + 2);
+}
+
+static void ex_write(struct http_exchange *base, const struct str *parts, size_t n, size_t len)
 {
     struct http1_exchange *ex = ex_of(base);
-    const struct http_conn_ops *ops = ex->owner->conn->ops;
     struct http_conn *conn = ex->owner->conn;
 
     if (ex->no_body) {
@@ -207,14 +219,11 @@ static void ex_write(struct http_exchange *base, const void *data, size_t len)
         return;
     }
     if (ex->chunked) {
-        char line[CHUNK_LINE_BYTES];
-        ops->write(conn, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len));
-        ops->write(conn, data, len);
-        ops->write(conn, "\r\n", 2);
+        chunk_write(conn, parts, n, len);
         return;
     }
     ex->out_left -= ex->out_left >= 0 ? (int64_t)len : 0;
-    ops->write(conn, data, len);
+    conn->ops->write_parts(conn, parts, n);
 }
 
 static size_t ex_pending(const struct http_exchange *base)
@@ -222,6 +231,27 @@ static size_t ex_pending(const struct http_exchange *base)
     const struct http1_exchange *ex = (const struct http1_exchange *)base; /* its first member */
 
     return ex->owner->conn->ops->pending(ex->owner->conn);
+}
+
+static bool ex_takes_pipe(const struct http_exchange *base)
+{
+    const struct http1_exchange *ex = (const struct http1_exchange *)base; /* its first member */
+    const struct http_conn *conn = ex->owner->conn;
+
+    return ex->out_left > 0 && conn->ops->takes_pipe && conn->ops->takes_pipe(conn);
+}
+
+static size_t ex_splice(struct http_exchange *base, int pipe, size_t len)
+{
+    struct http1_exchange *ex = ex_of(base);
+
+    if (len > (uint64_t)ex->out_left) {
+        http1_fail(ex->owner, -EPROTO); /* more than was announced */
+        return 0;
+    }
+    size_t done = ex->owner->conn->ops->splice(ex->owner->conn, pipe, len);
+    ex->out_left -= (int64_t)done;
+    return done;
 }
 
 static void ex_finish(struct http_exchange *base)
@@ -255,6 +285,8 @@ static const struct http_exchange_ops exchange_ops = {
     .respond = ex_respond,
     .write = ex_write,
     .pending = ex_pending,
+    .takes_pipe = ex_takes_pipe,
+    .splice = ex_splice,
     .finish = ex_finish,
     .abort = ex_abort,
 };

@@ -155,8 +155,9 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     assert(frame->data.padlen == 0);
-    h->conn->ops->write(h->conn, frame_head, FRAME_HEAD_BYTES);
-    h->conn->ops->write(h->conn, buf_at(&s->out), len);
+    const struct str parts[] = {{(const char *)frame_head, FRAME_HEAD_BYTES},
+                                {buf_at(&s->out), len}};
+    h->conn->ops->write_parts(h->conn, parts, countof(parts));
     buf_consume(&s->out, len);
     if (buf_len(&s->out) == 0) {
         buf_fini(&s->out);
@@ -196,14 +197,18 @@ static void ex_respond(struct http_exchange *base, const struct http_header *hea
     http2_wake(s->owner);
 }
 
-static void ex_write(struct http_exchange *base, const void *data, size_t len)
+static void ex_write(struct http_exchange *base, const struct str *parts, size_t n, size_t len)
 {
     struct stream *s = stream_of(base);
+    int r = s->out_left >= 0 && len > (uint64_t)s->out_left ? -EPROTO : 0;
 
     if (s->no_body) {
         return;
     }
-    if ((s->out_left >= 0 && len > (uint64_t)s->out_left) || buf_append(&s->out, data, len) < 0) {
+    for (size_t i = 0; i < n && r == 0; i++) {
+        r = buf_append(&s->out, parts[i].at, parts[i].len);
+    }
+    if (r < 0) {
         stream_reset(s, -EPROTO, NGHTTP2_INTERNAL_ERROR);
         return;
     }

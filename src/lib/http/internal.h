@@ -37,8 +37,12 @@ struct http_exchange_ops {
     void (*credit)(struct http_exchange *ex); /* ex->credit has grown */
     void (*respond)(struct http_exchange *ex, const struct http_header *headers, size_t n,
                     int64_t content_length); /* ex->status is set */
-    void (*write)(struct http_exchange *ex, const void *data, size_t len);
+    /* `len` in all */
+    void (*write)(struct http_exchange *ex, const struct str *parts, size_t n, size_t len);
     size_t (*pending)(const struct http_exchange *ex); /* bytes under way to the peer */
+    /* NULL, or takes_pipe() is false: its bytes cannot come out of a pipe. */
+    bool (*takes_pipe)(const struct http_exchange *ex);
+    size_t (*splice)(struct http_exchange *ex, int pipe, size_t len);
     /* NULL: there are none. */
     void (*trailers)(struct http_exchange *ex, const struct http_header *headers, size_t n);
     void (*finish)(struct http_exchange *ex);
@@ -100,7 +104,10 @@ enum http_close {
 
 struct http_conn_ops {
     void (*write)(struct http_conn *conn, const void *data, size_t len);
+    void (*write_parts)(struct http_conn *conn, const struct str *parts, size_t n);
     size_t (*pending)(const struct http_conn *conn);
+    bool (*takes_pipe)(const struct http_conn *conn); /* NULL: never */
+    size_t (*splice)(struct http_conn *conn, int pipe, size_t len);
     void (*wake)(struct http_conn *conn);     /* resume() soon, from the loop */
     void (*shutdown)(struct http_conn *conn); /* our sending half, when all is written */
     void (*close)(struct http_conn *conn, enum http_close how);

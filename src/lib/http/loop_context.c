@@ -62,6 +62,7 @@ static void handle_closed(uv_handle_t *handle)
     if (--context->handles == 0) {
         free(context->read_bytes);
         free(context->plain_bytes);
+        buf_fini(&context->spare);
         free(context);
     }
 }
@@ -100,6 +101,27 @@ void loop_task_cancel(struct loop_context *context, struct loop_task *task)
     task->queued = false;
     DL_DELETE(context->tasks, task);
     context->tasks_n--;
+}
+
+void loop_context_lend(struct loop_context *context, struct buf *out)
+{
+    size_t max = out->max;
+
+    *out = context->spare;
+    out->max = max;
+    buf_clear(out);
+    context->spare = (struct buf){0};
+}
+
+void loop_context_return(struct loop_context *context, struct buf *out)
+{
+    if (out->cap > context->spare.cap && out->cap <= LOOP_SPARE_BYTES_MAX) {
+        struct buf larger = *out;
+        *out = context->spare;
+        out->max = larger.max;
+        context->spare = larger;
+    }
+    buf_fini(out);
 }
 
 char *loop_context_plain(struct loop_context *context)

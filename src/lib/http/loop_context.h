@@ -17,9 +17,12 @@
 #include <stddef.h>
 #include <uv.h>
 
+#include "lib/base/buf.h"
+
 enum {
     LOOP_READ_BYTES = 128 * 1024,
     LOOP_PLAIN_BYTES = 16 * 1024, /* one TLS record */
+    LOOP_SPARE_BYTES_MAX = 1024 * 1024,
 };
 
 struct loop_task {
@@ -39,6 +42,7 @@ struct loop_context {
     size_t tasks_n;
     char *read_bytes;  /* LOOP_READ_BYTES, used by one read at a time */
     char *plain_bytes; /* LOOP_PLAIN_BYTES, made when TLS first wants it */
+    struct buf spare;  /* memory that a connection has returned, for the next that gathers writes */
 };
 
 struct loop_context *loop_context_get(uv_loop_t *loop);
@@ -49,5 +53,11 @@ void loop_task_queue(struct loop_context *context, struct loop_task *task);
 void loop_task_cancel(struct loop_context *context, struct loop_task *task);
 
 char *loop_context_plain(struct loop_context *context);
+
+/* Memory for bytes that a socket does not take at once. A connection borrows it only as long as it
+ * has such bytes: fresh memory for each would cost more, in page faults, than the copy into it.
+ * `out` has none when it borrows. */
+void loop_context_lend(struct loop_context *context, struct buf *out);
+void loop_context_return(struct loop_context *context, struct buf *out);
 
 #endif

@@ -157,47 +157,120 @@ static bool is_full(int error)
     return error == EAGAIN || error == EINTR || error == ENOBUFS;
 }
 
-/* Offers what was gathered and then `data` to the kernel; returns how much of `data` it took. The
- * flags are of the call: those of the file may be somebody else's to change (lib/base/foreign.h).
- */
-static size_t sock_try(struct sock *w, const void *data, size_t len)
+/* Offers what was gathered and then the parts to the kernel; returns how many bytes of the parts it
+ * took, or -1 when the socket is dead. The flags are of the call: those of the file may be somebody
+ * else's to change (lib/base/foreign.h). */
+static ssize_t sock_try(struct sock *w, const struct str *parts, size_t n)
 {
     size_t queued = buf_len(&w->out);
-    struct iovec parts[2] = {
-        {.iov_base = queued ? buf_at(&w->out) : NULL, .iov_len = queued},
-        {.iov_base = (char *)(uintptr_t)data, .iov_len = len},
-    };
-    struct msghdr msg = {.msg_iov = parts + (queued ? 0 : 1),
-                         .msg_iovlen = (queued ? 1U : 0U) + (len ? 1U : 0U)};
-    ssize_t n = msg.msg_iovlen ? sendmsg(w->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+    struct iovec iov[1 + SOCK_PARTS_MAX];
+    struct msghdr msg = {.msg_iov = iov};
 
-    if (n < 0 && is_full(errno)) {
+    if (queued > 0) {
+        iov[msg.msg_iovlen++] = (struct iovec){buf_at(&w->out), queued};
+    }
+    for (size_t i = 0; i < n; i++) {
+        iov[msg.msg_iovlen++] =
+            (struct iovec){(char *)(uintptr_t)parts[i].at, parts[i].len}; /* only read */
+    }
+    ssize_t sent = sendmsg(w->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && is_full(errno)) {
         return 0;
     }
-    if (n < 0) {
+    if (sent < 0) {
         sock_fail(w, -errno);
-        return len;
+        return -1;
     }
-    size_t done = (size_t)n;
-    size_t of_queued = done < queued ? done : queued;
+    size_t of_queued = (size_t)sent < queued ? (size_t)sent : queued;
     buf_consume(&w->out, of_queued);
-    return done - of_queued;
+    return sent - (ssize_t)of_queued;
+}
+
+static void sock_await_room(struct sock *w)
+{
+    w->full = true;
+    sock_watch(w, w->watched | UV_WRITABLE);
+}
+
+/* Keeps what lies behind the first `done` bytes of the parts. */
+static int sock_gather(struct sock *w, const struct str *parts, size_t n, size_t done)
+{
+    int r = 0;
+
+    if (!w->out.data) {
+        loop_context_lend(w->context, &w->out);
+    }
+    for (size_t i = 0; i < n && r == 0; i++) {
+        size_t skip = done < parts[i].len ? done : parts[i].len;
+        if (skip < parts[i].len) {
+            r = buf_append(&w->out, parts[i].at + skip, parts[i].len - skip);
+        }
+        done -= skip;
+    }
+    return r;
+}
+
+void sock_write_parts(struct sock *w, const struct str *parts, size_t n)
+{
+    size_t len = 0;
+    ssize_t done = 0;
+
+    assert(n <= SOCK_PARTS_MAX);
+    if (w->error || w->closing || w->shut_asked) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        len += parts[i].len;
+    }
+    bool direct = !w->full && buf_len(&w->out) + len >= DIRECT_BYTES;
+    if (direct) {
+        done = sock_try(w, parts, n);
+    }
+    if (done >= 0 && (size_t)done < len && sock_gather(w, parts, n, (size_t)done) < 0) {
+        sock_fail(w, -ENOBUFS);
+    } else if (direct && done >= 0 && (size_t)done < len) {
+        sock_await_room(w);
+    }
+    sock_wake(w);
 }
 
 void sock_write(struct sock *w, const void *data, size_t len)
 {
+    sock_write_parts(w, &(struct str){data, len}, 1);
+}
+
+/* True when nothing is gathered any more. */
+static bool sock_catch_up(struct sock *w)
+{
+    if (!w->full && buf_len(&w->out) > 0) {
+        (void)sock_try(w, NULL, 0);
+    }
+    if (!w->full && buf_len(&w->out) > 0) {
+        sock_await_room(w);
+    }
+    return !w->full && !w->error;
+}
+
+size_t sock_splice(struct sock *w, int pipe, size_t len)
+{
     size_t done = 0;
 
-    if (w->error || w->closing || w->shut_asked) {
-        return;
+    if (w->error || w->closing || w->shut_asked || !sock_catch_up(w)) {
+        return 0;
     }
-    if (!w->full && buf_len(&w->out) + len >= DIRECT_BYTES) {
-        done = sock_try(w, data, len);
+    while (done < len) {
+        ssize_t n = splice(pipe, NULL, w->fd, NULL, len - done, SPLICE_F_NONBLOCK);
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n < 0 && is_full(errno)) {
+            sock_await_room(w);
+            break;
+        } else {
+            sock_fail(w, n < 0 ? -errno : -EPIPE);
+            break;
+        }
     }
-    if (done < len && buf_append(&w->out, (const char *)data + done, len - done) < 0) {
-        sock_fail(w, -ENOBUFS);
-    }
-    sock_wake(w);
+    return done;
 }
 
 size_t sock_pending(const struct sock *w)
@@ -223,11 +296,10 @@ static void sock_flush(struct sock *w)
         (void)sock_try(w, NULL, 0);
     }
     if (buf_len(&w->out) > 0) {
-        w->full = true;
-        sock_watch(w, w->watched | UV_WRITABLE);
+        sock_await_room(w);
         return;
     }
-    buf_fini(&w->out); /* an idle connection keeps no buffer */
+    loop_context_return(w->context, &w->out); /* an idle connection keeps no buffer */
     if (w->shut_asked && !w->shut) {
         w->shut = true;
         (void)shutdown(w->fd, SHUT_WR); /* fails only where the peer is gone already */

@@ -7,8 +7,9 @@
  * Threads:  the loop's.
  *
  * Writes of one turn of the loop are gathered and leave in one system call; a large one leaves at
- * once, from the caller's memory, and only what the kernel did not take is copied. Reads go into
- * the loop context's buffer; the bytes are valid during the event only.
+ * once, from the caller's memory, and only what the kernel did not take is copied. The memory for
+ * that goes from one socket of the loop to the next. Reads go into the loop context's buffer; the
+ * bytes are valid during the event only.
  *
  * The socket may be shared with a jail (lib/base/foreign.h): every read and write says itself that
  * it does not wait, and a socket that was handed over is closed on another thread.
@@ -25,7 +26,12 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
+#include "lib/base/str.h"
 #include "lib/http/loop_context.h"
+
+enum {
+    SOCK_PARTS_MAX = 16,
+};
 
 struct sock;
 
@@ -67,7 +73,14 @@ must_check int sock_accept(struct sock *sock, const struct sock_events *events,
 must_check int sock_family(int fd, struct err *err);
 
 void sock_write(struct sock *sock, const void *data, size_t len);
+/* The same for bytes that lie in several places, at most SOCK_PARTS_MAX: they leave together. */
+void sock_write_parts(struct sock *sock, const struct str *parts, size_t n);
 size_t sock_pending(const struct sock *sock);
+
+/* Moves up to `len` bytes that lie in a pipe, behind all that was written, without a copy. Returns
+ * how many the kernel took; after fewer than `len`, `written` is called when there is room again.
+ * Of a socket that only this program can have: its O_NONBLOCK decides whether this waits. */
+size_t sock_splice(struct sock *sock, int pipe, size_t len);
 
 /* Wants at most `limit` bytes per event; 0 stops reading. */
 void sock_read(struct sock *sock, size_t limit);

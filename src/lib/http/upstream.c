@@ -146,9 +146,9 @@ static void plain_write(struct upstream *base, const void *data, size_t len)
     assert(!up->finished);
     if (up->chunked) {
         char line[CHUNK_LINE_BYTES];
-        client_conn_write(up->conn, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len));
-        client_conn_write(up->conn, data, len);
-        client_conn_write(up->conn, "\r\n", 2);
+        const struct str parts[] = {
+            {line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len)}, {data, len}, STR("\r\n")};
+        client_conn_write_parts(up->conn, parts, countof(parts));
     } else if (up->mode == MODE_TUNNEL) {
         client_conn_write(up->conn, data, len);
     } else if ((uint64_t)up->out_left >= len) {

@@ -30,6 +30,7 @@ enum {
     ERROR_BYTES_MAX = 6 * MESSAGE_BYTES_MAX + 128,
     ANSWER_BYTES_MAX = 64 * 1024 * 1024, /* a listing of 100,000 entries is some 30 MB of JSON */
     PACK_BYTES_MIN = 1024,               /* a shorter answer fits a packet as it is */
+    SCRATCH_BYTES_MAX = 512 * 1024,      /* kept while there are streams */
     TIMEOUT_DIGITS_MAX = 10,
 };
 
@@ -117,15 +118,41 @@ static bool envelope_encode(struct rpc_call *call, const ProtobufCMessage *messa
     return true;
 }
 
+/* The messages of streams are encoded here one after the other: fresh memory for each would cost
+ * more than the encoding. */
+static struct buf scratch = {.max = ANSWER_BYTES_MAX};
+
+static void scratch_send(struct rpc_call *call, const ProtobufCMessage *message)
+{
+    bool fits = envelope_encode(call, message, &scratch);
+
+    assert(fits); /* a stream's messages are bounded by their sender */
+    http_write(call->ex, buf_at(&scratch), buf_len(&scratch));
+    buf_clear(&scratch);
+    if (scratch.cap > SCRATCH_BYTES_MAX) {
+        buf_fini(&scratch);
+    }
+}
+
+/* Sends from where the message's long values lie. False when there is none, or too many. */
+static bool parts_send(struct rpc_call *call, const ProtobufCMessage *message)
+{
+    struct proto_parts parts;
+
+    if (!proto_parts(message, &parts)) {
+        return false;
+    }
+    http_write_parts(call->ex, parts.list, parts.n);
+    return true;
+}
+
 void rpc_send(struct rpc_call *call, const ProtobufCMessage *message)
 {
-    scoped_buf(out, ANSWER_BYTES_MAX);
-
     assert(!call->answered && call->method->kind == RPC_SERVER_STREAM);
-    bool fits = envelope_encode(call, message, &out);
-    assert(fits); /* a stream's messages are bounded by their sender */
     head_send(call);
-    http_write(call->ex, buf_at(&out), buf_len(&out));
+    if (call->codec == RPC_CODEC_JSON || call->answer_gzip || !parts_send(call, message)) {
+        scratch_send(call, message);
+    }
 }
 
 size_t rpc_writable(const struct rpc_call *call)
@@ -445,6 +472,9 @@ static void on_end(void *ctx, int error)
     }
     if (call->method->kind != RPC_UNARY) {
         DL_DELETE(streams, call);
+    }
+    if (!streams) {
+        buf_fini(&scratch);
     }
     buf_fini(&call->body);
     free(call);

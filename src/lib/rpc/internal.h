@@ -14,6 +14,7 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/http/http.h"
 
 enum {
     RPC_VALUES_MAX = 256 * 1024, /* fields, elements and map entries of one message, all levels */
@@ -35,6 +36,19 @@ must_check int json_decode(const ProtobufCMessageDescriptor *type, struct str te
                            ProtobufCMessage **out, struct err *err);
 must_check int proto_decode(const ProtobufCMessageDescriptor *type, struct str bytes,
                             ProtobufCMessage **out, struct err *err);
+
+/* A message in binary form, in its envelope, without a copy of its long values: these stay where
+ * they are, and everything else is in `small`. */
+struct proto_parts {
+    ProtobufCBuffer base;
+    struct str list[HTTP_PARTS_MAX];
+    size_t n;
+    size_t small_n;
+    bool fits, has_long;
+    char small[128];
+};
+/* False when it has no long value, or too many values for this form. */
+must_check bool proto_parts(const ProtobufCMessage *message, struct proto_parts *out);
 
 /* A JSON string literal; bytes that are not UTF-8 become U+FFFD. */
 must_check int json_quote(struct buf *out, struct str text);

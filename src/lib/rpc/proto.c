@@ -1,4 +1,4 @@
-/* proto.c - binary protobuf from a client.
+/* proto.c - binary protobuf from a client, and to it without a copy of what is long.
  *
  * protobuf-c unpacks what is well formed, but it neither bounds the number of values nor sees a NUL
  * inside a string, which would cut a path short behind the caller's back. So the bytes are walked
@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "lib/rpc/frame.h"
 #include "lib/rpc/internal.h"
 
 enum {
@@ -126,4 +127,57 @@ int proto_decode(const ProtobufCMessageDescriptor *type, struct str bytes, Proto
     }
     *out = message;
     return 0;
+}
+
+/* ---- parts ---- */
+
+enum {
+    LONG_BYTES = 1024, /* from here on a value is not copied */
+};
+
+static void parts_append(ProtobufCBuffer *base, size_t len, const uint8_t *data)
+{
+    struct proto_parts *parts = container_of(base, struct proto_parts, base);
+    struct str *last = parts->n > 0 ? &parts->list[parts->n - 1] : NULL;
+    char *at = parts->small + parts->small_n;
+    bool is_long = len >= LONG_BYTES;
+    bool joins = !is_long && last && last->at + last->len == at;
+
+    if ((!joins && parts->n == HTTP_PARTS_MAX) ||
+        (!is_long && len > sizeof(parts->small) - parts->small_n)) {
+        parts->fits = false;
+    }
+    if (!parts->fits || len == 0) {
+        return;
+    }
+    if (is_long) {
+        parts->has_long = true;
+        parts->list[parts->n++] = (struct str){(const char *)data, len};
+        return;
+    }
+    memcpy(at, data, len);
+    parts->small_n += len;
+    if (joins) {
+        last->len += len;
+    } else {
+        parts->list[parts->n++] = (struct str){at, len};
+    }
+}
+
+bool proto_parts(const ProtobufCMessage *message, struct proto_parts *out)
+{
+    size_t len = protobuf_c_message_get_packed_size(message);
+    char head[FRAME_HEAD_BYTES];
+
+    if (len < LONG_BYTES) {
+        return false;
+    }
+    out->base = (ProtobufCBuffer){.append = parts_append};
+    out->n = out->small_n = 0;
+    out->fits = true;
+    out->has_long = false;
+    frame_head(head, 0, len);
+    parts_append(&out->base, sizeof(head), (const uint8_t *)head);
+    (void)protobuf_c_message_pack_to_buffer(message, &out->base);
+    return out->fits && out->has_long;
 }
