@@ -444,6 +444,8 @@ struct sandbox_watch {
     struct sandbox *sandbox; /* NULL: not set */
     void (*gone)(struct sandbox_watch *watch);
     void (*pausing)(struct sandbox_watch *watch, enum sandbox_pausing how); /* NULL: not told */
+    void (*resumed)(struct sandbox_watch *watch); /* it runs again, and its caller is not told yet;
+                                                     NULL: not told */
     bool told;                                                              /* that it pauses */
     bool settled; /* nothing is left that has to end before */
 };
