@@ -8,7 +8,6 @@ import time
 import pytest
 from e2b import AsyncSandbox, CommandExitException, PtySize, Sandbox, SandboxException
 
-HELD_S = 10  # EDGE_HELD_MS: how long a paused sandbox's clients wait
 NUMBERS = 120
 COUNT = f"i=0; while [ $i -lt {NUMBERS} ]; do echo $i; i=$((i+1)); sleep 0.05; done; exit 7"
 COUNT_ON = "i=0; while true; do echo $i; i=$((i+1)); sleep 0.05; done"
@@ -201,7 +200,7 @@ def test_a_sandbox_without_its_memory_has_no_such_command(own_sandbox, api):
 
 def test_after_the_limit_a_connect_goes_on_with_the_next_byte(own_sandbox, api):
     terminal = own_sandbox.pty.create(PtySize(rows=30, cols=100), timeout=0)
-    own_sandbox.pty.send_stdin(terminal.pid, f"stty -echo; PS1=; {COUNT_ON}\n".encode())
+    own_sandbox.pty.send_stdin(terminal.pid, f"stty -echo; PS1=; echo; {COUNT_ON}\n".encode())
     readers = [Reader(own_sandbox.commands.run(COUNT_ON, background=True, timeout=0)), Reader(terminal)]
     readers[0].until(counted(2), "it counts")
     readers[1].until(lambda said: "\n3\r" in said, "it counts")

@@ -1,5 +1,5 @@
-/* The edge keeps a client's answer open while its sandbox is paused and resumed: commands and cells.
- * Agent and interpreter are played by the test. */
+/* The edge keeps a client's answer open while its sandbox is paused and resumed: commands and
+ * cells. Agent and interpreter are played by the test. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -100,8 +100,8 @@ struct way {
 };
 
 static const struct way ways[] = {
-    {"Start", "json", START_JSON, sizeof(START_JSON) - 1, "\0\0\0\0\x17{\"process\":{\"pid\":300}}", 28,
-     false},
+    {"Start", "json", START_JSON, sizeof(START_JSON) - 1, "\0\0\0\0\x17{\"process\":{\"pid\":300}}",
+     28, false},
     {"Connect", "json", START_JSON, sizeof(START_JSON) - 1,
      "\0\0\0\0\x17{\"process\":{\"pid\":300}}", 28, true},
     {"Start", "proto", START_PROTO, sizeof(START_PROTO) - 1, "\0\0\0\0\x05\x0a\x03\x08\xac\x02", 10,
@@ -308,9 +308,8 @@ static void hangs_up(int fd)
 
 static void what_a_resumed_agent_says_is_checked(void)
 {
-    static void (*const says[])(int fd) = {says_not_found, says_another_pid, says_too_much,
-                                           says_no,        says_nothing,     says_it_packed,
-                                           hangs_up};
+    static void (*const says[])(int fd) = {says_not_found, says_another_pid, says_too_much, says_no,
+                                           says_nothing,   says_it_packed,   hangs_up};
     static const char *const texts[] = {"one", "two", NULL};
 
     for (size_t i = 0; i < countof(says); i++) {

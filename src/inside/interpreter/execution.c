@@ -402,7 +402,8 @@ static void rewind_to(struct execution *e, uint64_t from)
     struct buf out;
 
     buf_init(&out, e->out.max + e->sent.max);
-    if (buf_append(&out, at, again) < 0 || buf_append(&out, buf_at(&e->out), buf_len(&e->out)) < 0) {
+    if (buf_append(&out, at, again) < 0 ||
+        buf_append(&out, buf_at(&e->out), buf_len(&e->out)) < 0) {
         abort(); /* its maximum is that of both */
     }
     buf_fini(&e->out);

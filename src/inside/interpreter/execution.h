@@ -34,8 +34,9 @@ enum {
     EXECUTION_KEPT_BYTES_MAX = 128 * 1024 * 1024,
     KEEPALIVE_MS = 5000,
     EXECUTION_AWAIT_MS = 5000,
-    EXECUTION_SENT_BYTES = 4 * 1024 * 1024, /* more than sockets hold; up to twice as many are kept */
-    EXECUTIONS_ENDED_MAX = 16,              /* that are kept for the daemon */
+    EXECUTION_SENT_BYTES =
+        4 * 1024 * 1024,       /* more than sockets hold; up to twice as many are kept */
+    EXECUTIONS_ENDED_MAX = 16, /* that are kept for the daemon */
     EXECUTIONS_ENDED_BYTES_MAX = 16 * 1024 * 1024,
 };
 

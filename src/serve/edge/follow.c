@@ -142,8 +142,7 @@ static size_t plain_run(struct follow *f, struct str in)
     size_t n = least(f->left, in.len);
 
     f->left -= n;
-    while (f->left == 0 && !f->first && in.len - n >= FRAME_HEAD_BYTES &&
-           !(in.at[n] & FRAME_END)) {
+    while (f->left == 0 && !f->first && in.len - n >= FRAME_HEAD_BYTES && !(in.at[n] & FRAME_END)) {
         size_t len = envelope_len(in.at + n);
         n += FRAME_HEAD_BYTES;
         size_t here = least(len, in.len - n);
@@ -261,8 +260,8 @@ size_t follow_request(const struct follow *f, char out[FOLLOW_REQUEST_MAX])
     size_t len = 0;
 
     if (f->json) {
-        len = (size_t)snprintf(at, FOLLOW_REQUEST_MAX - FRAME_HEAD_BYTES, "{\"process\":{\"pid\":%u}}",
-                               f->pid);
+        len = (size_t)snprintf(at, FOLLOW_REQUEST_MAX - FRAME_HEAD_BYTES,
+                               "{\"process\":{\"pid\":%u}}", f->pid);
     } else { /* process (1), pid (1) */
         at[0] = 0x0a;
         at[2] = 0x08;

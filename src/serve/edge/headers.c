@@ -9,8 +9,15 @@
 
 /* Written again here, or no longer needed: our side has answered an Expect. */
 static const char *const rewritten[] = {
-    "host",         "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
-    "x-atoll-csrf", REJOIN_HEADER, EXECUTION_HEADER,
+    "host",
+    "expect",
+    "cookie",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-atoll-csrf",
+    REJOIN_HEADER,
+    EXECUTION_HEADER,
 };
 
 /* An answer to a page of the dashboard is an answer of the dashboard's origin: a sandbox must not

@@ -7,8 +7,8 @@
  *                 the client is told that the sandbox was paused
  *
  * A command's stream waits from the envelope with which its agent ends it because of the pause. A
- * cell's answer waits from the moment when the sandbox has been paused. Until the resume both belong
- * to a new backend of the sandbox, like requests that come meanwhile.
+ * cell's answer waits from the moment when the sandbox has been paused. Until the resume both
+ * belong to a new backend of the sandbox, like requests that come meanwhile.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -67,8 +67,7 @@ void held_fail(struct edge_request *p)
 static bool may_wait(const struct edge_request *p)
 {
     return p->backend && p->backend->watch.told && p->forward.request_ended &&
-           shares_room(&p->edge->held,
-                       sandbox_info(p->backend->watch.sandbox).team_id) > 0;
+           shares_room(&p->edge->held, sandbox_info(p->backend->watch.sandbox).team_id) > 0;
 }
 
 /* The agent sends nothing behind the last envelope; what comes all the same is dropped. */
@@ -212,8 +211,8 @@ static int command_send(struct edge_request *p, struct upstream *up, struct head
     headers_drop(headers, "atoll-replay");
     headers_drop(headers, TIMEOUT_HEADER);
     if (headers_add(headers, STR(REJOIN_HEADER), (struct str){number, (size_t)n}) < 0 ||
-        (timeout_n > 0 && headers_add(headers, STR(TIMEOUT_HEADER),
-                                      (struct str){timeout, (size_t)timeout_n}) < 0)) {
+        (timeout_n > 0 &&
+         headers_add(headers, STR(TIMEOUT_HEADER), (struct str){timeout, (size_t)timeout_n}) < 0)) {
         return -ENOBUFS;
     }
     size_t len = follow_request(p->follow, body);

@@ -34,9 +34,9 @@ enum {
     EDGE_DIAL_BACKOFF_MS = 100, /* times the number of the try: a second in all */
     EDGE_HEADERS_MAX = HTTP_HEADERS_MAX + 8,
     EDGE_HEADER_TEXT_MAX = 2 * HTTP_HEADER_BYTES_MAX,
-    EDGE_HELD_MS = 10 * 1000,     /* a client waits for a paused sandbox to be resumed */
-    EDGE_HELD_LOOK_MS = 500,      /* and as long as it is being resumed */
-    EDGE_HELD_MAX = 3 * 1024,     /* clients that wait; a team gets its share (lib/base/shares.h) */
+    EDGE_HELD_MS = 10 * 1000, /* a client waits for a paused sandbox to be resumed */
+    EDGE_HELD_LOOK_MS = 500,  /* and as long as it is being resumed */
+    EDGE_HELD_MAX = 3 * 1024, /* clients that wait; a team gets its share (lib/base/shares.h) */
     EDGE_HELD_TIMEOUT_SLACK_MS = 50, /* a command's time limit ends its stream before the command */
 };
 
@@ -224,13 +224,13 @@ struct follow {
     char id[EXECUTION_ID_LEN + 1];
     uint64_t passed; /* cell: bytes of the body that the client was given */
 
-    bool json;      /* command: the codec of its envelopes */
-    uint32_t pid;   /* 0: not known, so the stream cannot be continued */
-    bool first;     /* the next envelope is the first of an answer */
-    bool again;     /* the first of a continued answer: the client has had it before */
-    size_t left;    /* bytes of an envelope that pass on */
-    size_t kept_n;  /* of an envelope that is gathered */
-    size_t end_n;   /* of the last envelope, which the client has not been given */
+    bool json;     /* command: the codec of its envelopes */
+    uint32_t pid;  /* 0: not known, so the stream cannot be continued */
+    bool first;    /* the next envelope is the first of an answer */
+    bool again;    /* the first of a continued answer: the client has had it before */
+    size_t left;   /* bytes of an envelope that pass on */
+    size_t kept_n; /* of an envelope that is gathered */
+    size_t end_n;  /* of the last envelope, which the client has not been given */
     char kept[FOLLOW_ENVELOPE_MAX];
     char end[FOLLOW_ENVELOPE_MAX];
 };

@@ -296,7 +296,6 @@ static void request_send(struct edge_request *p, struct upstream *up)
     }
 }
 
-
 static void on_timer(uv_timer_t *timer)
 {
     request_dial(timer->data);
