@@ -301,6 +301,11 @@ static void says_it_packed(int fd)
     send_text(fd, FRAME_COMPRESSED, START_JSON);
 }
 
+static void says_only_a_head(int fd)
+{
+    answer(fd, "");
+}
+
 static void hangs_up(int fd)
 {
     (void)shutdown(fd, SHUT_RDWR);
@@ -308,8 +313,9 @@ static void hangs_up(int fd)
 
 static void what_a_resumed_agent_says_is_checked(void)
 {
-    static void (*const says[])(int fd) = {says_not_found, says_another_pid, says_too_much, says_no,
-                                           says_nothing,   says_it_packed,   hangs_up};
+    static void (*const says[])(int fd) = {says_not_found,   says_another_pid, says_too_much,
+                                           says_no,          says_nothing,     says_it_packed,
+                                           says_only_a_head, hangs_up};
     static const char *const texts[] = {"one", "two", NULL};
 
     for (size_t i = 0; i < countof(says); i++) {

@@ -234,6 +234,7 @@ static void cell_send(struct edge_request *p, struct upstream *up, struct header
 
 int held_send(struct edge_request *p, struct upstream *up, struct headers *headers)
 {
+    (void)uv_timer_start(&p->timer, on_late, EDGE_HELD_MS, 0); /* for the answer */
     if (!p->follow->is_cell) {
         return command_send(p, up, headers);
     }
