@@ -28,7 +28,7 @@ MAY_USE = {
     "inside/unpack": "lib/base",
     "inside/stow": "lib/base",
     "inside/agent": "lib/base lib/http lib/rpc wire inside/stow inside/unpack",
-    "inside/interpreter": "lib/base lib/http lib/child",
+    "inside/interpreter": "lib/base lib/http lib/child wire",
     "inside/gateway": "lib/base lib/mcp lib/http lib/child",
     "keeper/disk": "lib/base wire",
     "keeper/jail": "lib/base wire keeper/disk",
@@ -45,7 +45,7 @@ MAY_USE = {
     "serve/volume": "lib/base lib/http serve/keeper serve/store serve/sandbox",
     "serve/template/build": "lib/base wire serve/keeper serve/store serve/template serve/sandbox serve/template/image",
     "serve/telemetry": "lib/base lib/guard lib/http lib/web serve/keeper serve/store serve/sandbox",
-    "serve/edge": "lib/base lib/http wire serve/sandbox serve/web",
+    "serve/edge": "lib/base lib/http lib/rpc wire serve/sandbox serve/web",
     "serve/web": "lib/base lib/http serve/store",
     "serve/api": "lib/base lib/guard lib/http serve/keeper serve/secrets serve/secrets/shell serve/store serve/template "
     "serve/sandbox serve/template/build serve/volume serve/telemetry serve/web serve/api/openapi",

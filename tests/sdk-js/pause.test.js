@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Sandbox } from 'e2b'
-import { edgeFetch, makeSandbox, until } from './helpers.js'
+import { edgeFetch, makeSandbox, sleep, until } from './helpers.js'
 
 test('a paused sandbox goes on where it was', async () => {
   const sandbox = await makeSandbox({ envs: { WORD: 'kept' } })
@@ -40,6 +40,61 @@ test('output waits for who comes back', async () => {
   const rest = await (await again.commands.connect(command.pid, { timeoutMs: 0 })).wait()
   const expected = Array.from({ length: 200 }, (_, i) => `${i + 1}\n`).join('')
   assert.equal(command.stdout + rest.stdout, expected)
+})
+
+const NUMBERS = 120
+const COUNT = `i=0; while [ $i -lt ${NUMBERS} ]; do echo $i; i=$((i+1)); sleep 0.05; done`
+const ALL = Array.from({ length: NUMBERS }, (_, i) => i)
+const numbers = (text) => text.split(/\r?\n/).filter((line) => /^\d+$/.test(line)).map(Number)
+
+async function overAPause(sandbox, restMs = 0) {
+  assert.equal(await Sandbox.pause(sandbox.sandboxId), true)
+  await sleep(restMs)
+  await Sandbox.connect(sandbox.sandboxId)
+}
+
+test('a client that holds its stream notices nothing of a short pause', async () => {
+  const sandbox = await makeSandbox()
+  const command = await sandbox.commands.run(`${COUNT}; exit 7`, { background: true, timeoutMs: 0 })
+  const ended = command.wait().then(assert.fail, (error) => error.exitCode)
+  await until(() => command.stdout.length > 10, 'it counts')
+  await overAPause(sandbox)
+  await overAPause(sandbox, 2000)
+  assert.equal(await ended, 7)
+  assert.deepEqual(numbers(command.stdout), ALL)
+})
+
+test('a terminal goes on over a pause', async () => {
+  const sandbox = await makeSandbox()
+  let said = ''
+  const decoder = new TextDecoder()
+  const terminal = await sandbox.pty.create({
+    cols: 100,
+    rows: 30,
+    timeoutMs: 0,
+    onData: (data) => (said += decoder.decode(data, { stream: true })),
+  })
+  const type = (text) => sandbox.pty.sendInput(terminal.pid, new TextEncoder().encode(text))
+  await type("stty -echo; PS1=; echo re''ady\n")
+  await until(() => said.includes('ready'), 'the shell')
+  await type(`(${COUNT}; echo end)\n`)
+  await until(() => said.includes('\n5\r'), 'it counts')
+  await overAPause(sandbox)
+  await until(() => said.includes('\nend\r'), 'it counted')
+  await type('echo still-$((40 + 2)); exit\n')
+  await terminal.wait()
+  assert.deepEqual(numbers(said), ALL)
+  assert.match(said, /still-42/)
+})
+
+test('a kill while it is paused ends the stream', async () => {
+  const sandbox = await makeSandbox()
+  const command = await sandbox.commands.run('echo begun; sleep 1000', { background: true, timeoutMs: 0 })
+  const ended = command.wait().then(assert.fail, (error) => error.message)
+  await until(() => command.stdout.length > 0, 'it runs')
+  await sandbox.pause()
+  await sandbox.kill()
+  assert.match(await ended, /the sandbox is being paused/)
 })
 
 test('forks are apart', async () => {

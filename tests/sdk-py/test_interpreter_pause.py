@@ -102,3 +102,64 @@ def test_who_starts_anew_has_fresh_kernels_and_the_files(interpreter_with_state)
     interpreter_with_state.connect(timeout=300)
     assert text(interpreter_with_state, "'kept' in globals()") == "False"
     assert text(interpreter_with_state, "open('/home/user/file').read()") == "mine"
+
+
+# ---- the client that asked ----
+
+COUNTS = """
+import time
+for i in range(100):
+    print(i, flush=True)
+    time.sleep(0.03)
+'the result'
+"""
+
+
+def over_a_pause(api, sandbox):
+    path = f"/sandboxes/{sandbox.sandbox_id}"
+    assert api.post(f"{path}/pause").status_code == 204
+    assert api.post(f"{path}/connect", json={"timeout": 300}).status_code == 201
+
+
+@pytest.mark.parametrize("code", [COUNTS, "for i in range(200000): print(i)\n'the result'"])
+def test_a_cell_over_a_pause_gives_its_result_to_the_client_that_asked(new_interpreter, api, code):
+    sandbox, begun, results = new_interpreter(), threading.Event(), []
+
+    def run(code, **options):
+        results.append(sandbox.run_code(code, **options))
+
+    cells = [threading.Thread(target=run, args=[code], kwargs={"on_stdout": lambda _: begun.set()}),
+             threading.Thread(target=run, args=["print('next'); 'the next'"])]  # fmt: skip
+    cells[0].start()
+    begun.wait()
+    cells[1].start()
+    for _ in range(2):
+        over_a_pause(api, sandbox)
+    for cell in cells:
+        cell.join()
+    assert [result.text for result in results] == ["'the result'", "'the next'"]
+    said = [int(line) for line in "".join(results[0].logs.stdout).split("\n") if line]
+    assert said == list(range(len(said))) and len(said) in (100, 200000)
+    assert results[1].logs.stdout == ["next\n"]
+
+
+def test_a_cell_whose_client_leaves_after_a_pause_is_interrupted(new_interpreter, api):
+    sandbox, begun, ends = new_interpreter(), threading.Event(), []
+
+    def run():
+        try:
+            sandbox.run_code(
+                "import time\nprint(1, flush=True)\nwhile True: time.sleep(0.1)",
+                timeout=6,
+                on_stdout=lambda _: begun.set(),
+            )
+        except Exception as end:
+            ends.append(end)
+
+    cell = threading.Thread(target=run)
+    cell.start()
+    begun.wait()
+    over_a_pause(api, sandbox)
+    cell.join()
+    assert len(ends) == 1  # its own time limit
+    assert text(sandbox, "1 + 1") == "2"

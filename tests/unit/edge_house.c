@@ -19,6 +19,7 @@ enum { PATIENCE_S = 20, EDGE_PLACES = 3 * 1024, EDGE_SANDBOX_MAX = 1024 };
 /* ---- the sandbox that exists ---- */
 
 struct sandbox only;
+uint32_t held_max;
 
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
 {
@@ -57,6 +58,7 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)
 {
     watch->sandbox = sb;
+    watch->told = watch->settled = false;
     DL_APPEND(sb->watches, watch);
 }
 
@@ -173,6 +175,56 @@ void kill_sandbox(void)
     }
 }
 
+static void tell(enum sandbox_pausing how)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    only.pausing = how != SANDBOX_PAUSE_OFF;
+    DL_FOREACH_SAFE (only.watches, watch, next) {
+        watch->told = only.pausing;
+        watch->pausing(watch, how);
+    }
+}
+
+void pause_sandbox(void)
+{
+    tell(SANDBOX_PAUSE_BEGINS);
+}
+
+void cut_off(void)
+{
+    tell(SANDBOX_PAUSE_DUE);
+}
+
+void call_off(void)
+{
+    tell(SANDBOX_PAUSE_OFF);
+}
+
+void have_paused(void)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (only.watches, watch, next) {
+        if (watch->told) {
+            sandbox_watch_unset(watch);
+            watch->gone(watch);
+        }
+    }
+    only.pausing = false;
+    only.paused = true;
+}
+
+void resume_sandbox(void)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    only.paused = false;
+    DL_FOREACH_SAFE (only.watches, watch, next) {
+        watch->resumed(watch);
+    }
+}
+
 static void stopped(void *ctx)
 {
     (void)ctx;
@@ -198,7 +250,7 @@ static void serve(void)
     edge_port = http_server_port(server);
     shares_init(&shares, EDGE_PLACES);
     const struct edge_options places = {
-        .loop = &loop, .shares = &shares, .sandbox_max = EDGE_SANDBOX_MAX};
+        .loop = &loop, .shares = &shares, .sandbox_max = EDGE_SANDBOX_MAX, .held_max = held_max};
     edge = edge_new(&places);
 }
 

@@ -26,13 +26,20 @@ struct sandbox {
     struct sockaddr_in service;
 };
 extern struct sandbox only; /* the one that exists */
+extern uint32_t held_max;   /* of the edge, before start() */
 
 void start(void);
 void finish(void);
 
 /* Runs it on the edge's thread, and waits for that. */
 void on_loop(void (*what)(void));
-void kill_sandbox(void); /* for on_loop() */
+/* For on_loop(). */
+void kill_sandbox(void);
+void pause_sandbox(void);  /* the pause begins */
+void cut_off(void);        /* its time to end requests is up */
+void call_off(void);       /* it has failed */
+void have_paused(void);    /* it is done */
+void resume_sandbox(void); /* it runs again */
 
 int client(void);  /* a connection to the edge */
 int service(void); /* the next one that the edge makes; -1: none came */

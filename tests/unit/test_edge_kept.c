@@ -147,41 +147,6 @@ static void keeps_nothing_that_is_not_clean(void)
     finish();
 }
 
-static void tell(enum sandbox_pausing how)
-{
-    struct sandbox_watch *watch = NULL, *next = NULL;
-
-    only.pausing = how != SANDBOX_PAUSE_OFF;
-    DL_FOREACH_SAFE (only.watches, watch, next) {
-        watch->told = only.pausing;
-        watch->pausing(watch, how);
-    }
-}
-
-static void pause_sandbox(void)
-{
-    tell(SANDBOX_PAUSE_BEGINS);
-}
-
-static void cut_off(void)
-{
-    tell(SANDBOX_PAUSE_DUE);
-}
-
-static void call_off(void)
-{
-    tell(SANDBOX_PAUSE_OFF);
-}
-
-static void have_paused(void)
-{
-    struct sandbox_watch *watch = only.watches;
-
-    only.paused = true;
-    sandbox_watch_unset(watch);
-    watch->gone(watch);
-}
-
 static void nothing_is_kept_of_a_sandbox_that_pauses_or_ends(void)
 {
     static void (*const ends[])(void) = {pause_sandbox, kill_sandbox};

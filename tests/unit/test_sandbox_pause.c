@@ -342,6 +342,33 @@ static void a_pause_waits_for_what_ends_well(void)
     teardown();
 }
 
+static int back;
+
+static void on_back(struct sandbox_watch *watch)
+{
+    back += resumed.calls == 0 && sandbox_info(watch->sandbox).state == SANDBOX_RUNNING;
+    sandbox_watch_unset(watch);
+}
+
+static void those_who_wait_know_of_a_resume_before_its_caller(void)
+{
+    struct sandbox_watch waiting[2] = {
+        {.gone = on_gone, .pausing = on_pausing, .resumed = on_back},
+        {.gone = on_gone, .pausing = on_pausing, .resumed = on_back},
+    };
+
+    begin();
+    back = gone = 0;
+    pause_it(true);
+    sandbox_watch_set(&waiting[0], find(id));
+    sandbox_watch_set(&waiting[1], find(id));
+    sandbox_resume(find(id), 30000, true, on_resumed, NULL);
+    UNTIL(resumed.calls == 1);
+    CHECK_INT(back, 2);
+    CHECK_INT(gone, 0);
+    teardown();
+}
+
 static void what_is_held_goes_on_when_a_pause_fails(void)
 {
     struct sandbox_watch held = {.gone = on_gone, .pausing = on_pausing};
@@ -709,6 +736,8 @@ int main(void)
         {"those who want it back share a resume", those_who_want_it_share_a_resume},
         {"a resume that fails can be made again", a_resume_that_fails_can_be_made_again},
         {"a pause waits for what ends well", a_pause_waits_for_what_ends_well},
+        {"those who wait know of a resume before its caller",
+         those_who_wait_know_of_a_resume_before_its_caller},
         {"a kill works at any moment", a_kill_at_any_moment},
         {"retention ends it", retention_ends_it},
         {"a paused one survives a restart", a_paused_one_survives_a_restart},

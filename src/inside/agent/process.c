@@ -37,6 +37,7 @@ static void ring_release(struct process *p)
 static void process_free(struct process *p)
 {
     ring_release(p);
+    ring_fini(&p->again);
     protobuf_c_message_free_unpacked(&p->config->base, NULL);
     free(p->tag);
     free(p);
@@ -332,7 +333,7 @@ void process_pump(struct process *p)
         output_drained(&p->outputs[1])) {
         process_settle(p);
     }
-    if (p->state == PROCESS_ENDED && p->readers && !p->table->held &&
+    if (p->state == PROCESS_ENDED && p->readers && !p->table->held && !p->awaits &&
         !ring_peek(&p->ring, &kind, &piece)) {
         readers_end(p);
     }
@@ -462,11 +463,13 @@ static void each_process(struct processes *table, void (*each)(struct process *p
 
 static void await_readers(struct process *p)
 {
+    readers_forget(p);
     p->awaits = p->readers != NULL;
 }
 
 static void await_no_more(struct process *p)
 {
+    readers_forget(p);
     p->awaits = false;
     process_pump(p);
 }

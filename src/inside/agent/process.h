@@ -90,7 +90,10 @@ struct process {
     struct ring ring;
     struct reader *readers;
     struct killing *killings;
-    bool awaits; /* a pause took its reader, who will be back: its output waits in the pipe */
+    bool awaits;       /* a pause took its reader, who will be back: its output waits in the pipe */
+    uint32_t rejoined; /* readers that the daemon has brought back since (wire/rejoin.h) */
+    bool keeps_again;  /* what they are given is also kept, for the first who connects besides */
+    struct ring again;
 
     int64_t started_ms;       /* by the monotonic clock */
     uint64_t output_bytes[2]; /* of each output, so far */
@@ -180,7 +183,8 @@ void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool
 
 bool readers_ready(const struct process *p); /* all can take a piece; true when there is none */
 void readers_data(struct process *p, enum output_kind kind, struct str piece, bool from_ring);
-void readers_end(struct process *p); /* tells all of the end and lets them go */
+void readers_end(struct process *p);    /* tells all of the end and lets them go */
+void readers_forget(struct process *p); /* that any was brought back */
 
 /* ---- process_kill.c ---- */
 

@@ -1,10 +1,17 @@
-/* process_stream.c - the readers of a process: calls of Start and Connect under way. */
+/* process_stream.c - the readers of a process: calls of Start and Connect under way.
+ *
+ * After a pause the daemon may bring back the readers that there were (wire/rejoin.h). They go on
+ * together: output waits until all are there, so that none misses a byte. A client that connects by
+ * itself wants the output from the pause on as well. So what the others have been given since is
+ * kept for it, for as long as output would have waited for a reader.
+ */
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "inside/agent/call.h"
 #include "inside/agent/process.h"
 #include "lib/base/alloc.h"
+#include "wire/rejoin.h"
 
 struct reader {
     struct process *process; /* NULL once detached */
@@ -88,7 +95,7 @@ bool readers_ready(const struct process *p)
 {
     const struct reader *reader;
 
-    if (p->table->held && p->readers) {
+    if ((p->table->held || p->awaits) && p->readers) {
         return false;
     }
     DL_FOREACH (p->readers, reader) {
@@ -110,6 +117,10 @@ void readers_data(struct process *p, enum output_kind kind, struct str piece, bo
     data_fill(&data, kind, piece);
     event.event_case = PROCESS__PROCESS_EVENT__EVENT_DATA;
     event.data = &data;
+    if (p->keeps_again) {
+        ring_push(&p->again, (int)kind, piece,
+                  kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK);
+    }
     DL_FOREACH (p->readers, reader) {
         if (from_ring && reader->skip_bytes >= piece.len) {
             reader->skip_bytes -= piece.len;
@@ -202,6 +213,67 @@ static void timers_start(struct reader *reader, uv_loop_t *loop)
     }
 }
 
+/* ---- after a pause ---- */
+
+void readers_forget(struct process *p)
+{
+    p->rejoined = 0;
+    p->keeps_again = false;
+    ring_fini(&p->again);
+}
+
+/* How many readers of the process the daemon brings back with this one; 0: it brings none. */
+static uint32_t rejoins(const struct process *p, const struct rpc_call *call)
+{
+    struct str text = http_header_get(rpc_request(call), REJOIN_HEADER);
+    uint32_t n = 0;
+
+    if (!uv_is_active((const uv_handle_t *)&p->table->patience)) {
+        return 0; /* the pause is long over */
+    }
+    for (size_t i = 0; i < text.len && n <= REJOIN_MAX; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9') {
+            return 0;
+        }
+        n = n * 10 + (uint32_t)(text.at[i] - '0');
+    }
+    return n <= REJOIN_MAX ? n : 0;
+}
+
+/* The limit is that of the ring, and the memory is given back within PROCESS_AWAIT_MS. */
+static void reader_rejoined(struct process *p, uint32_t together)
+{
+    if (p->rejoined == 0) {
+        ring_fini(&p->again);
+        ring_init(&p->again, p->table->agent->output_kept_bytes);
+        p->keeps_again = p->table->agent->output_kept_bytes > 0;
+    }
+    p->rejoined++;
+    p->awaits = p->awaits && p->rejoined < together;
+}
+
+/* Gives the reader what the others have had since the pause, once for all readers. */
+static void send_again(struct reader *reader)
+{
+    struct process *p = reader->process;
+    Process__ProcessEvent__DataEvent data;
+    Process__ProcessEvent event;
+    struct str piece;
+    size_t at = 0;
+    int kind;
+
+    while (ring_next(&p->again, &at, &kind, &piece)) {
+        process__process_event__data_event__init(&data);
+        process__process_event__init(&event);
+        data_fill(&data, (enum output_kind)kind, piece);
+        event.event_case = PROCESS__PROCESS_EVENT__EVENT_DATA;
+        event.data = &data;
+        reader_send(reader, &event);
+    }
+    p->keeps_again = false;
+    ring_fini(&p->again);
+}
+
 void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool replay)
 {
     struct reader *reader = xnew(struct reader);
@@ -213,7 +285,15 @@ void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool
     timers_start(reader, p->table->agent->loop);
     rpc_watch(call, &reader_watch, reader);
     DL_APPEND(p->readers, reader);
-    p->awaits = false;
+    uint32_t together = is_start ? 0 : rejoins(p, call);
+    if (together > 0) {
+        reader_rejoined(p, together);
+    } else if (p->rejoined == 0) {
+        p->awaits = false;
+    }
     send_start(reader);
+    if (together == 0 && p->keeps_again && replay) {
+        send_again(reader);
+    }
     process_pump(p);
 }

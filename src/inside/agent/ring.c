@@ -78,15 +78,24 @@ void ring_push(struct ring *ring, int kind, struct str piece, size_t piece_max)
     }
 }
 
-bool ring_peek(const struct ring *ring, int *kind, struct str *piece)
+bool ring_next(const struct ring *ring, size_t *at, int *kind, struct str *piece)
 {
-    if (buf_len(&ring->records) == 0) {
+    if (*at >= buf_len(&ring->records)) {
         return false;
     }
-    struct record record = record_at(buf_at(&ring->records));
+    const char *here = buf_at(&ring->records) + *at;
+    struct record record = record_at(here);
     *kind = record.kind;
-    *piece = (struct str){buf_at(&ring->records) + sizeof(record), record.len};
+    *piece = (struct str){here + sizeof(record), record.len};
+    *at += sizeof(record) + record.len;
     return true;
+}
+
+bool ring_peek(const struct ring *ring, int *kind, struct str *piece)
+{
+    size_t first = 0;
+
+    return ring_next(ring, &first, kind, piece);
 }
 
 void ring_drop(struct ring *ring)

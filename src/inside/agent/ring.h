@@ -26,4 +26,7 @@ void ring_push(struct ring *ring, int kind, struct str piece, size_t piece_max);
 bool ring_peek(const struct ring *ring, int *kind, struct str *piece);
 void ring_drop(struct ring *ring); /* that piece */
 
+/* The piece at *at, which begins as 0 and is moved behind it; false when there is none. */
+bool ring_next(const struct ring *ring, size_t *at, int *kind, struct str *piece);
+
 #endif

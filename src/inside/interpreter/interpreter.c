@@ -17,6 +17,7 @@ enum {
     CONTEXT_BODY_BYTES_MAX = 64 * 1024,
     PATH_BYTES_MAX = 4096,
     WHY_BYTES_MAX = 512,
+    FROM_DIGITS_MAX = 18, /* no overflow */
 };
 
 struct interpreter {
@@ -117,6 +118,11 @@ static void on_env_known(void *ctx)
 }
 
 /* ---- POST /execute ---- */
+
+static void answer(struct http_exchange *ex, int status, const char *why)
+{
+    http_answer(ex, status, "text/plain; charset=utf-8", why, strlen(why));
+}
 
 /* Whether the request is one; its parts are then in e. */
 static int request_check(struct execution *e, struct err *err)
@@ -230,6 +236,25 @@ static void on_execute(void *ctx, struct execution *e, int error)
 static void execute_accept(struct interpreter *in, struct http_exchange *ex)
 {
     execution_accept(in->options.loop, ex, on_execute, in);
+}
+
+/* GET /executions/{id}: the daemon continues the answer to an execution (wire/rejoin.h). */
+static void execution_route(struct http_exchange *ex, struct str method, struct str id)
+{
+    scoped_buf(from, FROM_DIGITS_MAX);
+    uint64_t bytes = 0;
+    bool is_number = http_query_get(http_request(ex)->query, "from", &from) == 1;
+
+    for (size_t i = 0; i < buf_len(&from); i++) {
+        char digit = buf_at(&from)[i];
+        is_number = is_number && digit >= '0' && digit <= '9';
+        bytes = bytes * 10 + (uint64_t)(digit - '0');
+    }
+    if (!str_eq(method, STR("GET"))) {
+        answer(ex, 405, "Method Not Allowed");
+    } else if (!is_number || !execution_rejoin(ex, id, bytes)) {
+        answer(ex, 404, "There is no such execution that could be continued");
+    }
 }
 
 /* ---- /contexts ---- */
@@ -385,11 +410,6 @@ static void context_restart_wait(struct interpreter *in, struct context *c,
 
 /* ---- routes ---- */
 
-static void answer(struct http_exchange *ex, int status, const char *why)
-{
-    http_answer(ex, status, "text/plain; charset=utf-8", why, strlen(why));
-}
-
 static bool is_up(const struct interpreter *in)
 {
     for (const char *const *language = in->options.warm_languages; *language; language++) {
@@ -457,6 +477,10 @@ void interpreter_request(void *ctx, struct http_exchange *ex)
         http_answer(ex, 200, NULL, NULL, 0);
         return;
     }
+    if (str_starts(request->path, STR(EXECUTIONS_PATH))) {
+        execution_route(ex, request->method, str_skip(request->path, strlen(EXECUTIONS_PATH)));
+        return;
+    }
     if (str_starts(request->path, STR("/contexts/"))) {
         context_route(in, ex, request->method, str_skip(request->path, strlen("/contexts/")));
         return;
@@ -496,6 +520,7 @@ void interpreter_free(struct interpreter *in)
     while (in->n) {
         context_remove(in, in->contexts[in->n - 1]);
     }
+    executions_forget();
     sandbox_env_free(in->sandbox_env);
     free(in);
 }

@@ -110,8 +110,10 @@ static void on_response_end(void *ctx)
     if (c->events->on_body_end) {
         c->events->on_body_end(c->ctx);
     }
-    c->answer_ended = true;
-    http_finish(c->ex);
+    if (!c->keeps && !c->answer_ended) {
+        c->answer_ended = true;
+        http_finish(c->ex);
+    }
 }
 
 /* ---- either side is over ---- */
@@ -134,7 +136,7 @@ static void on_upstream_end(void *ctx, int error)
     struct forward *c = ctx;
     struct upstream *up = move_ptr(&c->up);
 
-    if (c->answered && !c->answer_ended) {
+    if (c->answered && !c->answer_ended && !c->keeps) {
         (void)forward_may_answer(c);
     }
     bool over = !c->ex;
@@ -207,6 +209,24 @@ void forward_send_to(struct forward *c, struct upstream *up, struct str target,
         finish_request(c);
     }
     pump_request(c);
+}
+
+void forward_continue(struct forward *c, struct upstream *up, struct str method, struct str target,
+                      const struct http_header *headers, size_t n, struct str body)
+{
+    c->up = up;
+    c->request_finished = true;
+    c->answer_credit = 0;
+    upstream_send(up, method, target, headers, n, (int64_t)body.len, false, &upstream_handler, c);
+    if (body.len > 0) {
+        upstream_write(up, body.at, body.len);
+    }
+    upstream_finish(up);
+}
+
+void forward_go_on(struct forward *c)
+{
+    pump_response(c);
 }
 
 void forward_fini(struct forward *c)

@@ -39,6 +39,8 @@ struct forward {
     bool request_finished;    /* the server was told so */
     bool answered;            /* http_respond() was called */
     bool answer_ended;
+    bool keeps; /* set by the owner: an upstream that ends does not end the answer, which goes on
+                   from the next one (forward_continue()) */
     size_t request_credit; /* bytes the client may send and has not */
     size_t answer_credit;  /* bytes the server may send and has not */
 };
@@ -52,6 +54,14 @@ must_check int forward_send(struct forward *c, struct upstream *up,
 /* The same with another path and query. */
 void forward_send_to(struct forward *c, struct upstream *up, struct str target,
                      const struct http_header *headers, size_t n);
+
+/* For an owner that keeps the client's half open: asks for the rest of an answer that has begun.
+ * Its head comes to on_response, which does not pass it on; forward_go_on() then takes the body.
+ * The request has ended, and `body` is short. */
+void forward_continue(struct forward *c, struct upstream *up, struct str method, struct str target,
+                      const struct http_header *headers, size_t n, struct str body);
+void forward_go_on(struct forward *c);
+
 void forward_respond(struct forward *c, int status, const struct http_header *headers, size_t n,
                      int64_t content_length);
 

@@ -73,9 +73,17 @@ void backend_free(struct backend *backend)
     free(backend);
 }
 
+/* Killed, or paused after it was told so: then it is still found. */
 static void on_gone(struct sandbox_watch *watch)
 {
-    backend_free(container_of(watch, struct backend, watch));
+    struct backend *backend = container_of(watch, struct backend, watch);
+    struct sandbox *sb =
+        watch->told ? sandboxes_find(backend->edge->sandboxes, str_of(backend->id)) : NULL;
+
+    if (sb) {
+        held_take(backend, sb);
+    }
+    backend_free(backend);
 }
 
 static void each_request(struct backend *backend, void (*each)(struct edge_request *request))
@@ -113,6 +121,11 @@ static void on_pausing(struct sandbox_watch *watch, enum sandbox_pausing how)
     }
 }
 
+static void on_resumed(struct sandbox_watch *watch)
+{
+    each_request(container_of(watch, struct backend, watch), held_rejoin);
+}
+
 struct backend *backend_of(struct edge *edge, struct sandbox *sb)
 {
     const char *id = sandbox_info(sb).id;
@@ -126,6 +139,7 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb)
     backend->edge = edge;
     backend->watch.gone = on_gone;
     backend->watch.pausing = on_pausing;
+    backend->watch.resumed = on_resumed;
     (void)str_copy(backend->id, sizeof(backend->id), str_of(id));
     sandbox_watch_set(&backend->watch, sb);
     HASH_ADD_STR(edge->backends, id, backend);

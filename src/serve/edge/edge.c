@@ -341,6 +341,7 @@ struct edge *edge_new(const struct edge_options *options)
     edge->is_api = options->is_api;
     edge->tracer = options->tracer;
     edge->anybody = tls_trust_anybody();
+    shares_init(&edge->held, options->held_max ? options->held_max : EDGE_HELD_MAX);
     if (uv_timer_init(edge->loop, &edge->timer) < 0) {
         abort();
     }
@@ -353,6 +354,7 @@ static void on_timer_closed(uv_handle_t *handle)
     struct edge *edge = handle->data;
 
     tls_trust_free(edge->anybody);
+    shares_fini(&edge->held);
     free(edge->domain);
     free(edge);
 }

@@ -32,6 +32,7 @@ struct edge_options { /* borrowed for as long as the edge lives; the texts are c
     const char *domain;    /* NULL or empty: sandboxes are reached by headers alone */
     struct shares *shares; /* requests under way, by team: outlives every exchange */
     uint32_t sandbox_max;  /* requests under way to one sandbox, whatever its share */
+    uint32_t held_max;     /* clients that wait over a pause; 0: EDGE_HELD_MAX */
     /* A call of the API by its path and its key; NULL: none is. */
     bool (*is_api)(const struct http_request *req);
     struct tracer tracer; /* takes the steps of requests */

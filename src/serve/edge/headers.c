@@ -5,11 +5,19 @@
 #include "lib/http/field_rules.h"
 #include "serve/edge/internal.h"
 #include "serve/web/cookie.h"
+#include "wire/rejoin.h"
 
 /* Written again here, or no longer needed: our side has answered an Expect. */
 static const char *const rewritten[] = {
-    "host",         "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+    "host",
+    "expect",
+    "cookie",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
     "x-atoll-csrf",
+    REJOIN_HEADER,
+    EXECUTION_HEADER,
 };
 
 /* An answer to a page of the dashboard is an answer of the dashboard's origin: a sandbox must not
@@ -149,6 +157,23 @@ bool headers_is_grpc(const struct http_request *req)
     return req->multiplexed && given.len >= len &&
            str_ieq((struct str){given.at, len}, str_of(type)) &&
            (given.len == len || given.at[len] == '+' || given.at[len] == ';');
+}
+
+int headers_add(struct headers *out, struct str name, struct str value)
+{
+    return add(out, name, value);
+}
+
+void headers_drop(struct headers *out, const char *name)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < out->n; i++) {
+        if (!str_ieq(out->list[i].name, str_of(name))) {
+            out->list[kept++] = out->list[i];
+        }
+    }
+    out->n = kept;
 }
 
 int headers_request(struct headers *out, const struct http_request *req, struct str host)

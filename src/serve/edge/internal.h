@@ -9,14 +9,18 @@
  *   headers.c       the headers that are passed on, in both directions
  *   service_conn.c  a service that speaks TLS, or HTTP/2
  *   request.c       one request, from client to service and back
+ *   follow.c        how far an answer that can be continued has come
+ *   held.c          requests whose client waits while the sandbox is paused
  *   edge.c          entry point: checks, charges, starts requests
  */
 #ifndef EDGE_INTERNAL_H
 #define EDGE_INTERNAL_H
 
 #include "lib/base/table.h"
+#include "lib/http/forward.h"
 #include "lib/http/upstream.h"
 #include "serve/edge/edge.h"
+#include "wire/rejoin.h"
 
 enum {
     EDGE_INTERPRETER_PORT = 49999,
@@ -30,6 +34,10 @@ enum {
     EDGE_DIAL_BACKOFF_MS = 100, /* times the number of the try: a second in all */
     EDGE_HEADERS_MAX = HTTP_HEADERS_MAX + 8,
     EDGE_HEADER_TEXT_MAX = 2 * HTTP_HEADER_BYTES_MAX,
+    EDGE_HELD_MS = 10 * 1000, /* a client waits for a paused sandbox to be resumed */
+    EDGE_HELD_LOOK_MS = 500,  /* and as long as it is being resumed */
+    EDGE_HELD_MAX = 3 * 1024, /* clients that wait; a team gets its share (lib/base/shares.h) */
+    EDGE_HELD_TIMEOUT_SLACK_MS = 50, /* a command's time limit ends its stream before the command */
 };
 
 struct edge_request;
@@ -49,6 +57,7 @@ struct edge {
     int64_t told_ms; /* when the log was last told of a sandbox that cannot be reached */
     uint64_t outcomes[EDGE_OUTCOMES];
     struct histogram steps[EDGE_STEPS];
+    struct shares held; /* by team: clients that wait while their sandbox is paused */
 };
 
 /* ---- edge.c ---- */
@@ -171,6 +180,8 @@ bool headers_is_grpc(const struct http_request *req);
  * empty: the client's own. -ENOBUFS when it is more than the limits allow. */
 must_check int headers_request(struct headers *out, const struct http_request *req,
                                struct str host);
+must_check int headers_add(struct headers *out, struct str name, struct str value);
+void headers_drop(struct headers *out, const char *name);
 /* Whether a page of the dashboard asks: its cookie or its token is there. Neither is passed on. */
 bool headers_of_dashboard(const struct http_request *req);
 /* Makes the headers for the client. A Set-Cookie for the dashboard's cookie is always removed.
@@ -199,7 +210,81 @@ must_check int service_conn_start(struct edge *edge, int fd, const struct servic
                                   struct service_conn **out, struct err *err);
 void service_conn_free(struct service_conn *service); /* NULL is fine */
 
+/* ---- follow.c ---- */
+
+#define FOLLOW_CONNECT "/process.Process/Connect"
+
+enum {
+    FOLLOW_ENVELOPE_MAX = 1024, /* a first or last envelope that is longer is passed on unread */
+    FOLLOW_REQUEST_MAX = 64,
+};
+
+struct follow {
+    bool is_cell;
+    bool named; /* cell: the interpreter can continue it */
+    char id[EXECUTION_ID_LEN + 1];
+    uint64_t passed; /* cell: bytes of the body that the client was given */
+
+    bool json;     /* command: the codec of its envelopes */
+    uint32_t pid;  /* 0: not known, so the stream cannot be continued */
+    bool first;    /* the next envelope is the first of an answer */
+    bool again;    /* the first of a continued answer: the client has had it before */
+    size_t left;   /* bytes of an envelope that pass on */
+    size_t kept_n; /* of an envelope that is gathered */
+    size_t end_n;  /* of the last envelope, which the client has not been given */
+    char kept[FOLLOW_ENVELOPE_MAX];
+    char end[FOLLOW_ENVELOPE_MAX];
+};
+
+enum follow_news {
+    FOLLOW_NOTHING,
+    FOLLOW_WITHHELD, /* the answer has ended because of the pause: f->end says so */
+    FOLLOW_JOINED,   /* the continued answer is of the same process */
+    FOLLOW_FAILED,   /* it is not */
+};
+
+/* NULL: the answer to the request cannot be continued. */
+struct follow *follow_new(const struct http_request *req, uint16_t port);
+/* The head of an answer: whether it is of the execution that was asked for. */
+bool follow_named(struct follow *f, const struct http_header *headers, size_t n);
+/* Takes bytes off the front of `in`; *pass is to be passed on before the next call, perhaps
+ * nothing. `pauses`: an end that a pause makes is withheld. */
+enum follow_news follow_next(struct follow *f, struct str *in, bool pauses, struct str *pass);
+/* What comes next is the answer to follow_request(). */
+void follow_again(struct follow *f);
+/* The body of the Connect that continues a command's stream; its length. */
+size_t follow_request(const struct follow *f, char out[FOLLOW_REQUEST_MAX]);
+
 /* ---- request.c ---- */
+
+struct dialing;
+
+struct edge_request {
+    struct edge_request *prev, *next;
+    struct edge *edge;
+    struct backend *backend; /* NULL: the sandbox is gone */
+    struct forward forward;
+    struct dialing *dialing;
+    struct service_conn *service; /* NULL: the service speaks plain HTTP/1.1 */
+    uv_timer_t timer;             /* between two tries; or how long the client waits */
+    char id[ID_SANDBOX_LEN + 1];
+    uint16_t port;
+    int tries;
+    int64_t step_us; /* when the last step was over */
+    int64_t began_ms;
+    struct trace_place trace;
+    bool upgrade;  /* the request asks for one: its connection serves no other */
+    bool reused;   /* up has served another request before */
+    bool held;     /* nothing is read of up: the sandbox is being paused */
+    bool may_wake; /* the request may resume a paused sandbox */
+    bool of_dashboard;
+    char *stream_to; /* the path of a WebSocket of the dashboard; NULL: the request is no such */
+
+    struct follow *follow; /* NULL: its answer cannot be continued */
+    bool waits;            /* the client waits for the rest of the answer */
+    bool rejoins;          /* which has been asked for */
+    struct share *place;   /* among those that wait */
+};
 
 struct request_way {
     uint16_t port;
@@ -222,5 +307,28 @@ bool request_is_held(const struct edge_request *request);
 void request_cut(struct edge_request *request);   /* its time is up, unless it is held */
 void request_go_on(struct edge_request *request); /* it was not paused */
 struct edge_request *request_next(struct edge_request *request);
+
+/* For held.c: the parts that its requests share with all others. */
+void request_drop(struct edge_request *request); /* the connection to the service */
+void request_dial(struct edge_request *request);
+void request_fail(struct edge_request *request, enum edge_error error);
+
+/* ---- held.c ---- */
+
+/* The body of an answer that is followed. */
+void held_body(struct edge_request *request, const void *data, size_t len);
+/* The sandbox has been paused: takes the requests that can wait for its resume to a new backend. */
+void held_take(struct backend *from, struct sandbox *sb);
+/* A request that waits and whose sandbox is paused once more goes on waiting. */
+void held_wait(struct edge_request *request);
+/* The sandbox runs again: asks for the rest of the answer, if the client waits for it. */
+void held_rejoin(struct edge_request *request);
+/* There is a connection: sends that request. */
+must_check int held_send(struct edge_request *request, struct upstream *up,
+                         struct headers *headers);
+void held_answered(struct edge_request *request, int status, const struct http_header *headers,
+                   size_t n);
+/* There will be no rest: the client is told what it would have been told when the pause began. */
+void held_fail(struct edge_request *request);
 
 #endif

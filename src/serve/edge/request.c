@@ -21,29 +21,6 @@
 #include "serve/edge/internal.h"
 #include "wire/channel.h"
 
-struct dialing;
-
-struct edge_request {
-    struct edge_request *prev, *next;
-    struct edge *edge;
-    struct backend *backend; /* NULL: the sandbox is gone */
-    struct forward forward;
-    struct dialing *dialing;
-    struct service_conn *service; /* NULL: the service speaks plain HTTP/1.1 */
-    uv_timer_t timer;             /* between two tries */
-    char id[ID_SANDBOX_LEN + 1];
-    uint16_t port;
-    int tries;
-    int64_t step_us; /* when the last step was over */
-    struct trace_place trace;
-    bool upgrade;  /* the request asks for one: its connection serves no other */
-    bool reused;   /* up has served another request before */
-    bool held;     /* nothing is read of up: the sandbox is being paused */
-    bool may_wake; /* the request may resume a paused sandbox */
-    bool of_dashboard;
-    char *stream_to; /* the path of a WebSocket of the dashboard; NULL: the request is no such */
-};
-
 /* Outlives a request that could not wait. */
 struct dialing {
     struct edge_request *request; /* NULL: nobody waits */
@@ -58,6 +35,7 @@ static void on_timer_closed(uv_handle_t *handle)
     struct edge_request *p = handle->data;
 
     free(p->stream_to);
+    free(p->follow);
     free(p);
 }
 
@@ -68,6 +46,7 @@ static void request_free(struct edge_request *p)
     }
     forward_fini(&p->forward);
     service_conn_free(p->service);
+    share_give(p->place);
     if (p->backend) {
         DL_DELETE(p->backend->requests, p);
         p->backend->requests_n--;
@@ -76,15 +55,16 @@ static void request_free(struct edge_request *p)
     uv_close((uv_handle_t *)&p->timer, on_timer_closed);
 }
 
-static void request_fail(struct edge_request *p, enum edge_error error)
+void request_fail(struct edge_request *p, enum edge_error error)
 {
-    if (forward_may_answer(&p->forward)) {
+    if (p->waits) {
+        held_fail(p);
+    } else if (forward_may_answer(&p->forward)) {
         edge_fail(p->edge, p->forward.ex, error, str_of(p->id), p->port);
     }
 }
 
-/* Closes the connection to the service, and tells the client why. */
-static void request_end(struct edge_request *p, enum edge_error why)
+void request_drop(struct edge_request *p)
 {
     if (p->dialing) {
         p->dialing->request = NULL;
@@ -93,6 +73,12 @@ static void request_end(struct edge_request *p, enum edge_error why)
     (void)uv_timer_stop(&p->timer);
     forward_fini(&p->forward);
     service_conn_free(move_ptr(&p->service));
+}
+
+/* Closes the connection to the service, and tells the client why. */
+static void request_end(struct edge_request *p, enum edge_error why)
+{
+    request_drop(p);
     request_fail(p, why);
     if (!p->forward.ex) {
         request_free(p);
@@ -107,6 +93,12 @@ void request_gone(struct edge_request *p, enum edge_error why)
 
 void request_hold(struct edge_request *p)
 {
+    if (p->waits) {
+        if (!p->rejoins || !p->forward.up) {
+            held_wait(p);
+        }
+        return; /* else its agent may have begun to answer: it ends the stream like any other */
+    }
     if (p->port == AGENT_PORT && p->forward.up) {
         return;
     }
@@ -118,7 +110,9 @@ void request_hold(struct edge_request *p)
 
 void request_cut(struct edge_request *p)
 {
-    if (!p->held) {
+    if (p->waits) {
+        held_wait(p);
+    } else if (!p->held) {
         DL_DELETE(p->backend->requests, p);
         p->backend->requests_n--;
         request_gone(p, EDGE_ERROR_CHANGING);
@@ -127,7 +121,7 @@ void request_cut(struct edge_request *p)
 
 bool request_is_held(const struct edge_request *p)
 {
-    return p->held;
+    return p->held || (p->waits && !p->rejoins);
 }
 
 void request_go_on(struct edge_request *p)
@@ -136,6 +130,7 @@ void request_go_on(struct edge_request *p)
         (void)upstream_hold(p->forward.up, false);
     }
     p->held = false;
+    held_rejoin(p);
 }
 
 struct edge_request *request_next(struct edge_request *p)
@@ -165,6 +160,10 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     struct edge_request *p = ctx;
     scoped(headers_fini) struct headers out = {0};
 
+    if (p->waits) {
+        held_answered(p, status, headers, n);
+        return;
+    }
     if (p->stream_to && status != 101) {
         forward_fini(&p->forward);
         request_fail(p, EDGE_ERROR_NO_ANSWER);
@@ -173,6 +172,10 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     p->edge->outcomes[EDGE_PASSED]++;
     request_mark(p, EDGE_STEP_ANSWER);
     headers_response(&out, headers, n, status == 101, p->of_dashboard);
+    if (p->follow && p->follow->is_cell) {
+        follow_named(p->follow, headers, n);
+        headers_drop(&out, EXECUTION_HEADER);
+    }
     forward_respond(&p->forward, status, out.list, out.n, content_length);
 }
 
@@ -198,7 +201,11 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
     } else {
         upstream_close(up);
     }
-    if (error < 0 && may_retry(p)) {
+    if (p->waits) {
+        if (p->rejoins) {
+            held_fail(p);
+        }
+    } else if (error < 0 && may_retry(p)) {
         request_connect(p);
     } else if (!p->forward.answer_ended) {
         request_fail(p, EDGE_ERROR_NO_ANSWER);
@@ -210,8 +217,24 @@ static void on_over(void *ctx)
     request_free(ctx);
 }
 
+static void on_body(void *ctx, const void *data, size_t len)
+{
+    held_body(ctx, data, len);
+}
+
+static void on_body_end(void *ctx)
+{
+    (void)ctx;
+}
+
 static const struct forward_events forward_events = {
     .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
+
+static const struct forward_events followed_events = {.on_response = on_response,
+                                                      .on_body = on_body,
+                                                      .on_body_end = on_body_end,
+                                                      .on_upstream_end = on_upstream_end,
+                                                      .on_over = on_over};
 
 /* ---- to the service ---- */
 
@@ -243,6 +266,13 @@ static int send_head(struct edge_request *p, struct upstream *up)
         headers_request(&headers, http_request(p->forward.ex), buf_str(&host)) < 0) {
         return -ENOBUFS;
     }
+    if (p->waits) {
+        return held_send(p, up, &headers);
+    }
+    if (p->follow && p->follow->is_cell &&
+        headers_add(&headers, STR(EXECUTION_HEADER), str_of(p->follow->id)) < 0) {
+        return -ENOBUFS;
+    }
     if (p->stream_to) {
         forward_send_to(&p->forward, up, str_of(p->stream_to), headers.list, headers.n);
         return 0;
@@ -252,21 +282,23 @@ static int send_head(struct edge_request *p, struct upstream *up)
 
 static void request_send(struct edge_request *p, struct upstream *up)
 {
-    request_mark(p, EDGE_STEP_DIAL);
+    if (!p->waits) {
+        request_mark(p, EDGE_STEP_DIAL);
+    }
     if (send_head(p, up) < 0) {
         upstream_close(up);
-        if (forward_may_answer(&p->forward)) {
+        if (p->waits) {
+            held_fail(p);
+        } else if (forward_may_answer(&p->forward)) {
             http_reply(p->forward.ex, 431, "text/plain; charset=utf-8", STR("Too many headers").at,
                        16);
         }
     }
 }
 
-static void dial(struct edge_request *p);
-
 static void on_timer(uv_timer_t *timer)
 {
-    dial(timer->data);
+    request_dial(timer->data);
 }
 
 static void dial_failed(struct edge_request *p, int error)
@@ -353,13 +385,13 @@ static void on_dialed(void *ctx, int fd_or_error)
     }
 }
 
-static void dial(struct edge_request *p)
+void request_dial(struct edge_request *p)
 {
     struct dialing *dialing = xnew(struct dialing);
 
     dialing->request = p;
     p->dialing = dialing;
-    if (p->may_wake) {
+    if (p->may_wake && !p->waits) {
         sandbox_dial(p->backend->watch.sandbox, p->port, on_dialed, dialing);
     } else {
         sandbox_dial_awake(p->backend->watch.sandbox, p->port, on_dialed, dialing);
@@ -391,7 +423,7 @@ static void request_connect(struct edge_request *p)
     if (up) {
         request_send(p, up);
     } else {
-        dial(p);
+        request_dial(p);
     }
 }
 
@@ -404,6 +436,7 @@ void request_start(struct backend *backend, struct http_exchange *ex, const stru
     p->port = way->port;
     p->may_wake = way->may_wake;
     p->step_us = clock_mono_us();
+    p->began_ms = clock_mono_ms();
     p->trace = http_note_trace(ex);
     memcpy(p->id, backend->id, sizeof(p->id));
     if (uv_timer_init(p->edge->loop, &p->timer) < 0) {
@@ -415,6 +448,7 @@ void request_start(struct backend *backend, struct http_exchange *ex, const stru
     p->upgrade = http_request(ex)->upgrade;
     p->stream_to = way->stream_to ? xstrdup(way->stream_to) : NULL;
     p->of_dashboard = way->is_link || headers_of_dashboard(http_request(ex));
-    forward_accept(&p->forward, ex, &forward_events, p);
+    p->follow = way->stream_to ? NULL : follow_new(http_request(ex), p->port);
+    forward_accept(&p->forward, ex, p->follow ? &followed_events : &forward_events, p);
     request_connect(p);
 }

@@ -59,6 +59,18 @@ void resume_fail_all(struct sandbox *sb, int error, const struct err *err)
     tell_all(sb, NULL, error, err);
 }
 
+/* Before the callers: a stream that was held is continued before anybody can open another. */
+static void tell_resumed(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (sb->watches, watch, next) {
+        if (watch->resumed) {
+            watch->resumed(watch);
+        }
+    }
+}
+
 static void on_started(void *ctx, struct sandbox *made, int error, const struct err *err)
 {
     struct sandbox *sb = ctx;
@@ -66,6 +78,7 @@ static void on_started(void *ctx, struct sandbox *made, int error, const struct 
 
     if (made) { /* a caller that joined late may want it for longer */
         sandbox_set_end(sb, sb->started_ms + resume_span_ms(sb), true, ignore, NULL);
+        tell_resumed(sb);
     } else if (error == -EIO && sb->saved && saved_has_memory(sb->saved)) {
         (void)err_wrap(&why, "it cannot be resumed (it stays paused, and memory: false would start"
                              " it anew on its files)");
