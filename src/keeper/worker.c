@@ -1,11 +1,13 @@
 #include "keeper/worker.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,13 +28,21 @@ enum { CPU_WEIGHT_MAX = 10000 };
 struct job {
     struct job *prev, *next;
     uint32_t number;
+    uint32_t place; /* of a create, in the worker's notes, and in `reserved` of its request */
     uint64_t client;
     struct keeper_request req;
+};
+
+/* Memory that a worker shares with the keeper: the numbers of creates for whose jails it found
+ * nothing before it began. Whatever is found of such a jail is its work. */
+struct notes {
+    _Atomic uint32_t found_nothing[WORKER_JOBS_MAX];
 };
 
 struct worker {
     int socket; /* -1: it does not run */
     int pidfd;
+    struct notes *notes; /* of the process that runs now */
     struct job *jobs;
     size_t creates_n;
 };
@@ -49,6 +59,7 @@ struct workers {
 
 struct inside {
     struct handler *handler;
+    struct notes *notes;
     int socket;
     pid_t keeper;
     struct pollfd *polled;
@@ -83,6 +94,19 @@ static void inside_end_with_keeper(const struct inside *inside)
     }
 }
 
+/* The worker looks, and not the keeper: a lookup waits for the directories that other workers
+ * change. */
+static void inside_note(const struct inside *inside, const struct keeper_request *req)
+{
+    struct jail_shared *shared = inside->handler->shared;
+    const bool has_disk =
+        !req->plan.from[0] && !req->plan.keeps_disk && pool_disk_exists(shared->pool, req->id);
+
+    if (!cgroups_exists(shared->groups, req->id) && !has_disk) {
+        inside->notes->found_nothing[req->reserved] = req->seq;
+    }
+}
+
 static void inside_receive(const struct inside *inside)
 {
     struct keeper_request req;
@@ -93,6 +117,10 @@ static void inside_receive(const struct inside *inside)
     }
     if (n != (ssize_t)sizeof(req)) {
         _exit(0); /* the keeper is closing; jails that start just now continue */
+    }
+    if (req.op == KEEPER_CREATE) {
+        inside_note(inside, &req);
+        req.reserved = 0;
     }
     handler_request(inside->handler, 0, &req);
 }
@@ -123,12 +151,13 @@ static void inside_step(struct inside *inside)
 }
 
 /* SIGTERM and SIGINT stay blocked: the keeper tells its workers when to end. */
-static _Noreturn void inside_run(struct handler *theirs, int socket, pid_t keeper)
+static _Noreturn void inside_run(struct handler *theirs, struct notes *notes, int socket,
+                                 pid_t keeper)
 {
-    struct inside inside = {.socket = socket, .keeper = keeper};
+    struct inside inside = {.notes = notes, .socket = socket, .keeper = keeper};
 
     (void)prctl(PR_SET_NAME, "keeper-worker");
-    if (handler_leave(theirs) < 0) {
+    if (handler_leave(theirs) < 0 || madvise(notes, sizeof(*notes), MADV_DONTFORK) < 0) {
         _exit(1);
     }
     inside.handler = handler_new(theirs->shared, inside_answer, inside_child, &inside);
@@ -226,6 +255,22 @@ static void weight_raise(int group_fd)
     (void)!kernel_setting_write_number_if(group_fd, "cpu.weight", CPU_WEIGHT_MAX, &ignored);
 }
 
+/* New for every process: none writes into the notes of the next. */
+static int notes_make(struct notes **notes)
+{
+    void *made =
+        mmap(NULL, sizeof(**notes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (made == MAP_FAILED) {
+        return -1;
+    }
+    if (*notes) {
+        (void)munmap(*notes, sizeof(**notes));
+    }
+    *notes = made;
+    return 0;
+}
+
 static int worker_start(struct workers *workers, size_t i, struct err *err)
 {
     struct worker *worker = &workers->at[i];
@@ -233,6 +278,9 @@ static int worker_start(struct workers *workers, size_t i, struct err *err)
     const pid_t keeper = getpid();
 
     (void)snprintf(id, sizeof(id), "worker-%zu", i); /* no jail can have a name with a dash */
+    if (notes_make(&worker->notes) < 0) {
+        return err_sys(err, "share memory with a worker");
+    }
     scoped_fd group = cgroups_task_make(workers->handler->shared->groups, id, name, err);
     if (group < 0) {
         return group;
@@ -242,7 +290,7 @@ static int worker_start(struct workers *workers, size_t i, struct err *err)
     if (pid == 0) {
         const int socket = move_fd(&worker->socket);
         fd_closep(&group);
-        inside_run(workers->handler, socket, keeper);
+        inside_run(workers->handler, worker->notes, socket, keeper);
     }
     return pid < 0 ? pid : 0;
 }
@@ -318,11 +366,28 @@ void workers_free(struct workers *workers)
         }
     }
     workers_leave(workers);
+    for (size_t i = 0; i < workers->n; i++) {
+        if (workers->at[i].notes) {
+            (void)munmap(workers->at[i].notes, sizeof(struct notes));
+        }
+    }
     free(workers);
 }
 
-/* Its answers have been taken. workers_take() made sure that all that exists of a jail which it was
- * starting is its own work. */
+/* The parts that must be removed, of a jail that a worker had. */
+static unsigned parts_of(const struct worker *worker, const struct job *job)
+{
+    if (job->req.op == KEEPER_DESTROY) {
+        return JAIL_ALL;
+    }
+    if (worker->notes->found_nothing[job->place] == job->number) {
+        return job->req.plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
+    }
+    /* It had not begun: the only thing to remove is a disk that was copied for this create. */
+    return job->req.plan.from[0] && !job->req.plan.keeps_disk ? JAIL_DISK : 0;
+}
+
+/* Its answers have been taken. */
 static void worker_lost(struct workers *workers, struct worker *worker)
 {
     struct handler *handler = workers->handler;
@@ -340,8 +405,7 @@ static void worker_lost(struct workers *workers, struct worker *worker)
         const bool ends = job->req.op == KEEPER_DESTROY;
         const struct keeper_answer answer = answer_to(&job->req, ends ? 0 : r, &err);
         DL_DELETE(jobs, job);
-        ending_begin(handler, job->client, job->req.id,
-                     !ends && job->req.plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL, &answer);
+        remove_and_answer(handler, job->client, job->req.id, parts_of(worker, job), &answer);
         free(job);
     }
 }
@@ -381,19 +445,6 @@ void workers_settle(struct workers *workers, const struct pollfd *polled)
     }
 }
 
-/* When nothing of the jail exists, all that is found of it later was made by the one process that
- * gets the request. */
-static bool create_is_free(const struct handler *handler, const struct keeper_request *req)
-{
-    const struct keeper_plan *plan = &req->plan;
-    struct jail_shared *shared = handler->shared;
-
-    /* The keeper itself marks volumes as used, between its other requests: none is removed while a
-     * worker begins to use it. */
-    return plan->volumes_n == 0 && !cgroups_exists(shared->groups, req->id) &&
-           (plan->from[0] || plan->keeps_disk || !pool_disk_exists(shared->pool, req->id));
-}
-
 static bool is_ours(const struct handler *handler, const struct keeper_request *req)
 {
     return request_task_of(handler, req->id) || ending_of(handler, req->id) ||
@@ -426,6 +477,23 @@ static struct worker *worker_choose(struct workers *workers, const struct keeper
     return best;
 }
 
+/* There is one: a worker has at most WORKER_JOBS_MAX creates. */
+static uint32_t place_free(const struct worker *worker)
+{
+    const struct job *job;
+    uint32_t taken = 0, place = 0;
+
+    _Static_assert(WORKER_JOBS_MAX <= 31, "the places of a worker are bits of a number");
+    DL_FOREACH (worker->jobs, job) {
+        taken |= job->req.op == KEEPER_CREATE ? 1U << job->place : 0;
+    }
+    while (taken & 1U << place) {
+        place++;
+    }
+    assert(place < WORKER_JOBS_MAX);
+    return place;
+}
+
 bool workers_take(struct workers *workers, uint64_t client, const struct keeper_request *req)
 {
     if (!workers) {
@@ -435,9 +503,11 @@ bool workers_take(struct workers *workers, uint64_t client, const struct keeper_
         workers->restart_ms = 0;
         workers_start_missing(workers);
     }
+    /* The keeper itself marks volumes as used, between its other requests: none is removed while a
+     * worker begins to use it. */
     if (is_ours(workers->handler, req) || workers_have(workers, req->id, KEEPER_CREATE) ||
-        (req->op == KEEPER_CREATE && (workers_have(workers, req->id, KEEPER_DESTROY) ||
-                                      !create_is_free(workers->handler, req)))) {
+        (req->op == KEEPER_CREATE &&
+         (workers_have(workers, req->id, KEEPER_DESTROY) || req->plan.volumes_n > 0))) {
         return false;
     }
     struct worker *worker = worker_choose(workers, req);
@@ -449,8 +519,11 @@ bool workers_take(struct workers *workers, uint64_t client, const struct keeper_
     job->client = client;
     job->number = ++workers->numbers;
 
+    job->place = req->op == KEEPER_CREATE ? place_free(worker) : 0;
+
     struct keeper_request sent = *req;
     sent.seq = job->number;
+    sent.reserved = job->place;
     if (send(worker->socket, &sent, sizeof(sent), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         free(job); /* it has too much to do, or has just ended */
         return false;
