@@ -5,8 +5,8 @@
  * handler_settle() answers it when nothing of the jail is left. Long work (save, restore, the copy
  * of a disk) runs in a process of its own (request_task.c, task.h), one per jail at a time, and is
  * answered by handler_settle() too. Most creates and destroys go to workers, where the keeper has
- * some (worker.h), each with a handler of its own. When the client is gone the answer is dropped; the work is
- * still done.
+ * some (worker.h), each with a handler of its own. When the client is gone the answer is dropped;
+ * the work is still done.
  *
  * Owns:    the lists of ending jails and of work, and the last listings.
  * Blocks:  as jail.h does.
