@@ -55,7 +55,8 @@ static bool ending_step(struct handler *handler, struct ending *ending)
 {
     struct err err = {0};
     int r = has_processes(ending) || request_task_of(handler, ending->id) ||
-                    starting_has(&handler->startings, ending->id)
+                    starting_has(&handler->startings, ending->id) ||
+                    workers_have(handler->workers, ending->id, KEEPER_CREATE)
                 ? -EBUSY
                 : jail_remove(handler->shared, ending->id, ending->parts, &err);
 

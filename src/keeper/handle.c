@@ -33,6 +33,7 @@ void handler_free(struct handler *handler)
     if (!handler) {
         return;
     }
+    workers_free(handler->workers);
     while (handler->endings) {
         ending_free(handler, handler->endings);
     }
@@ -45,11 +46,45 @@ void handler_free(struct handler *handler)
     free(handler);
 }
 
+void handler_workers(struct handler *handler, size_t n)
+{
+    handler->workers = n ? workers_new(handler, n) : NULL;
+}
+
+int handler_leave(struct handler *handler)
+{
+    struct ending *ending;
+    struct request_task *task;
+    struct err err;
+
+    handler->child(handler->ctx);
+    DL_FOREACH (handler->endings, ending) {
+        fd_closep(&ending->events_fd);
+    }
+    DL_FOREACH (handler->tasks, task) {
+        task_closep(&task->process);
+    }
+    startings_leave(&handler->startings);
+    workers_leave(handler->workers);
+    int r = pool_unlock_child(handler->shared->pool, &err);
+    if (r < 0) {
+        log_error("%s", err.msg);
+    }
+    return r;
+}
+
+/* Descriptors of work that is in progress here; workers wait for requests all the time. */
+static size_t busy_n(const struct handler *handler)
+{
+    return handler->endings_n + handler->tasks_n + handler->startings.n;
+}
+
 void handler_settle(struct handler *handler, const struct pollfd *polled)
 {
     struct request_task *task, *after;
     size_t endings_n = handler->endings_n;
 
+    workers_settle(handler->workers, polled + busy_n(handler));
     startings_step(&handler->startings);
     DL_FOREACH_SAFE (handler->tasks, task, after) {
         request_task_step(handler, task);
@@ -59,7 +94,7 @@ void handler_settle(struct handler *handler, const struct pollfd *polled)
 
 size_t handler_poll_n(const struct handler *handler)
 {
-    return handler->endings_n + handler->tasks_n + handler->startings.n;
+    return busy_n(handler) + workers_poll_n(handler->workers);
 }
 
 void handler_poll(const struct handler *handler, struct pollfd *out)
@@ -74,6 +109,7 @@ void handler_poll(const struct handler *handler, struct pollfd *out)
         *out++ = (struct pollfd){.fd = task->process.socket, .events = POLLIN};
     }
     startings_poll(&handler->startings, out);
+    workers_poll(handler->workers, out + handler->startings.n);
 }
 
 int handler_timeout_us(const struct handler *handler)
@@ -81,7 +117,7 @@ int handler_timeout_us(const struct handler *handler)
     const struct ending *ending;
     int64_t now_us = clock_mono_us(), soonest = HANDLE_TASK_LOOK_US;
 
-    if (handler_poll_n(handler) == 0) {
+    if (busy_n(handler) == 0) {
         return -1;
     }
     DL_FOREACH (handler->endings, ending) {
@@ -185,7 +221,7 @@ static void handle_destroy(struct handler *handler, uint64_t client,
     struct ending *earlier = ending_of(handler, req->id);
     struct err err;
 
-    if (handler->endings_n >= HANDLE_ENDINGS_MAX) {
+    if (handler->endings_n + workers_jobs(handler->workers, KEEPER_DESTROY) >= HANDLE_ENDINGS_MAX) {
         int r = err_set(&err, EAGAIN, "the keeper ends %d jails already", HANDLE_ENDINGS_MAX);
         answer = answer_to(req, r, &err);
         handler_answer_plain(handler, client, &answer);
@@ -195,7 +231,9 @@ static void handle_destroy(struct handler *handler, uint64_t client,
         free(earlier->retry);
         earlier->retry = NULL;
     }
-    ending_begin(handler, client, req->id, JAIL_ALL, &answer);
+    if (!workers_take(handler->workers, client, req)) {
+        ending_begin(handler, client, req->id, JAIL_ALL, &answer);
+    }
 }
 
 static void handle_list_saved(struct handler *handler, uint64_t client,

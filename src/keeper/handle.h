@@ -4,8 +4,9 @@
  * waits for processes to exit (destroy, and a create that failed) is kept in a list (ending.c), and
  * handler_settle() answers it when nothing of the jail is left. Long work (save, restore, the copy
  * of a disk) runs in a process of its own (request_task.c, task.h), one per jail at a time, and is
- * answered by handler_settle() too. When the client is gone the answer is dropped; the work is
- * still done.
+ * answered by handler_settle() too. Most creates and destroys go to workers, where the keeper has
+ * some (worker.h), each with a handler of its own. When the client is gone the answer is dropped;
+ * the work is still done.
  *
  * Owns:    the lists of ending jails and of work, and the last listings.
  * Blocks:  as jail.h does.
@@ -45,6 +46,8 @@ typedef void handler_child(void *ctx);
 struct handler *handler_new(struct jail_shared *shared, handler_answer *answer,
                             handler_child *child, void *ctx);
 void handler_free(struct handler *handler);
+/* Starts that many workers. */
+void handler_workers(struct handler *handler, size_t n);
 
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req);
 

@@ -35,12 +35,19 @@ static void disk_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
     }
 }
 
+static void create_begin(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    if (!workers_take(handler->workers, client, req)) {
+        starting_begin(&handler->startings, client, req);
+    }
+}
+
 void handle_create(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
-    if (req->plan.from[0] || req->plan.keeps_disk) {
+    if (!handler->is_worker && (req->plan.from[0] || req->plan.keeps_disk)) {
         request_task_begin(handler, client, req, disk_task, false);
     } else {
-        starting_begin(&handler->startings, client, req);
+        create_begin(handler, client, req);
     }
 }
 
@@ -237,7 +244,7 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
                         const struct task_result *result)
 {
     if (result->status == 0) {
-        starting_begin(&handler->startings, client, req);
+        create_begin(handler, client, req);
         return;
     }
     const struct keeper_answer answer = answer_to(req, result->status, &result->err);

@@ -7,6 +7,7 @@
 #include "keeper/handle.h"
 #include "keeper/jail/starting.h"
 #include "keeper/name_list.h"
+#include "keeper/worker.h"
 
 /* A jail whose parts are being removed; its processes may still be exiting. */
 struct ending {
@@ -47,8 +48,13 @@ struct handler {
     struct startings startings;
     struct name_list names;
     struct name_list saved;
+    struct workers *workers; /* NULL: this process starts and ends jails itself */
+    bool is_worker;          /* this process is one: the keeper has prepared the disk of a create */
 };
 
+/* In a process that was forked from the one of this handler: closes the descriptors that are not
+ * for it, so that those which others poll close when the keeper ends. */
+must_check int handler_leave(struct handler *handler);
 /* An answer without descriptors. */
 void handler_answer_plain(struct handler *handler, uint64_t client,
                           const struct keeper_answer *answer);

@@ -1,4 +1,5 @@
-/* `atoll keeper`: a socket, a poll() loop, and one request at a time.
+/* `atoll keeper`: a socket, a poll() loop, and one request at a time. Workers (worker.h) start and
+ * end jails beside it.
  *
  * It keeps no state that could be lost: the kernel and the pool know which jails exist. So it can
  * be killed at any moment and started again.
@@ -28,6 +29,7 @@
 #include "keeper/jail/first_release.h"
 #include "keeper/jail/host.h"
 #include "keeper/jail/keeper_root.h"
+#include "keeper/worker.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/fdpass.h"
@@ -509,6 +511,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     }
     if (r == 0) {
         keeper->handler = handler_new(&keeper->shared, answer_send, clients_leave, keeper);
+        handler_workers(keeper->handler, workers_count(options->workers));
     }
     return r;
 }

@@ -33,26 +33,13 @@ const struct request_task *request_task_of(const struct handler *handler, const 
     return NULL;
 }
 
-/* In the new process: closes the keeper's descriptors, so that those which others poll close when
- * the keeper ends. */
+/* In the new process. */
 static void request_task_enter(void *ctx)
 {
     struct handler *handler = ((struct request_task *)ctx)->handler;
-    struct ending *ending;
-    struct request_task *task;
-    struct err err;
 
-    handler->child(handler->ctx);
-    DL_FOREACH (handler->endings, ending) {
-        fd_closep(&ending->events_fd);
-    }
-    DL_FOREACH (handler->tasks, task) {
-        task_closep(&task->process);
-    }
-    startings_leave(&handler->startings);
     handler->shared->task = ((struct request_task *)ctx)->group;
-    if (pool_unlock_child(handler->shared->pool, &err) < 0) {
-        log_error("%s", err.msg);
+    if (handler_leave(handler) < 0) {
         _exit(1);
     }
 }
@@ -82,6 +69,8 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
                     HANDLE_TASKS_MAX);
     } else if (request_task_of(handler, req->id)) {
         r = err_set(&err, EBUSY, "jail %s is just being saved or restored", req->id);
+    } else if (workers_have(handler->workers, req->id, 0)) {
+        r = err_set(&err, EBUSY, "jail %s is just being started or ended", req->id);
     } else if (req->op == KEEPER_RESTORE) {
         r = restore_mark(handler->shared, req->id, &err);
     }

@@ -72,6 +72,7 @@ void rig_keeper_start(struct rig *rig)
             .agent_path = rig->agent,
             .instance = rig->instance,
             .bpf_figures = true,
+            .workers = rig->workers ? rig->workers : RIG_WORKERS,
         };
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that aborts leaves no keeper */
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);

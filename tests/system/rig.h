@@ -13,6 +13,8 @@
 #include "check.h"
 #include "wire/keeper.h"
 
+enum { RIG_WORKERS = 3 }; /* also on a machine with one processor */
+
 struct rig {
     char dir[32];
     char pool[48];
@@ -23,6 +25,7 @@ struct rig {
     int fd;
     uint32_t seq;
     int task_timeout_ms; /* of the next keeper that is started; 0: as everywhere */
+    uint32_t workers;    /* of the next keeper; 0: RIG_WORKERS, 1: none beside it */
 };
 
 struct rig_jail {

@@ -277,19 +277,13 @@ static void batches_are_checked(void)
 /* The keeper's program has them on its stack, where anything may have been. */
 static void options_that_no_word_says_are_none(void)
 {
-    char *words[] = {(char[]){"atoll"},
-                     (char[]){"keeper"},
-                     (char[]){"/s"},
-                     (char[]){"/p"},
-                     (char[]){"/a"},
-                     (char[]){"i"},
-                     (char[]){"1"},
-                     (char[]){"2"},
-                     (char[]){"0"},
-                     (char[]){"3"},
-                     (char[]){"0"},
-                     (char[]){"1"},
-                     NULL};
+    char *words[] = {(char[]){"atoll"}, (char[]){"keeper"},
+                     (char[]){"/s"},    (char[]){"/p"},
+                     (char[]){"/a"},    (char[]){"i"},
+                     (char[]){"1"},     (char[]){"2"},
+                     (char[]){"0"},     (char[]){"3"},
+                     (char[]){"0"},     (char[]){"1"},
+                     (char[]){"4"},     NULL};
     struct keeper_options options;
     struct err err;
 
@@ -298,6 +292,7 @@ static void options_that_no_word_says_are_none(void)
     CHECK_INT(options.task_timeout_ms, 0);
     CHECK_INT(options.lock_fd, 3);
     CHECK(!options.merge_pages && options.bpf_figures);
+    CHECK_INT(options.workers, 4);
 }
 
 int main(void)

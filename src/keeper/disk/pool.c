@@ -327,6 +327,11 @@ int pool_disk_open(struct pool *pool, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
+bool pool_disk_exists(struct pool *pool, const char *id)
+{
+    return faccessat(pool->sandboxes_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
 static int disk_limit(struct pool *pool, int disk_fd, const char *id, uint32_t disk_mb,
                       struct err *err)
 {

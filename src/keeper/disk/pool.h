@@ -73,6 +73,7 @@ must_check int pool_disk_bound(struct pool *pool, const char *id, uint32_t disk_
                                struct err *err);
 /* A descriptor of the disk, or -errno. */
 must_check int pool_disk_open(struct pool *pool, const char *id);
+bool pool_disk_exists(struct pool *pool, const char *id);
 /* 0 when the disk is gone already. The space is freed in the background. */
 must_check int pool_disk_remove(struct pool *pool, const char *id, struct err *err);
 /* Bytes that count against its limit; 0 where the pool cannot tell. */

@@ -47,7 +47,8 @@ struct cgroups;
 must_check int cgroups_open(const char *instance, struct cgroups **out, struct err *err);
 /* Removes atoll-<instance> when no jail is left in it. */
 void cgroups_close(struct cgroups *groups);
-uint32_t cgroups_lacks(const struct cgroups *groups); /* KEEPER_LACKS_* */
+uint32_t cgroups_lacks(const struct cgroups *groups);        /* KEEPER_LACKS_* */
+bool cgroups_exists(struct cgroups *groups, const char *id); /* the v2 leaf of that jail */
 
 /* Makes the leaves with their limits. Returns a descriptor of the v2 leaf, for CLONE_INTO_CGROUP.
  * -EEXIST when the jail has one already; on failure nothing is left. */

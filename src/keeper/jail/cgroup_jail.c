@@ -119,6 +119,11 @@ int cgroups_create(struct cgroups *groups, const char *id, const struct cgroup_l
     return r == -EEXIST ? err_set(err, EBUSY, "jail %s left a v1 control group behind", id) : r;
 }
 
+bool cgroups_exists(struct cgroups *groups, const char *id)
+{
+    return faccessat(groups->at[0].dir_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
 int cgroups_v1_open(struct cgroups *groups, const char *id, struct cgroup_v1_files *out,
                     struct err *err)
 {

@@ -71,6 +71,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t pack_after_s;
     bool merge_pages;
     bool bpf_figures;
+    uint64_t keeper_workers; /* or CONFIG_AUTO */
     bool webhook_allow_local;
     uint64_t audit_days;
     char access_log[CONFIG_TEXT_BYTES];    /* "-": standard output; empty: none */

@@ -430,6 +430,14 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
     return exit_code;
 }
 
+/* In the keeper's words 0 is for it to decide, and 1 for none beside it. */
+static uint32_t keeper_workers(const struct config *config)
+{
+    const uint64_t n = config->keeper_workers;
+
+    return n == CONFIG_AUTO ? 0 : n == 0 ? 1 : (uint32_t)n;
+}
+
 int supervisor_keeper(const struct config *config, const struct paths *paths)
 {
     struct server_user who;
@@ -462,6 +470,7 @@ int supervisor_keeper(const struct config *config, const struct paths *paths)
         .instance = paths->instance,
         .merge_pages = config->merge_pages,
         .bpf_figures = config->bpf_figures,
+        .workers = keeper_workers(config),
         .log_level = config->log_level,
         .lock_fd = lock,
     };
