@@ -87,6 +87,11 @@ static int bash(const struct peers *peers)
     return run(peers->rootfs, (const char *const[]){"/bin/bash", "-l", "-c", "echo hello", NULL});
 }
 
+static int node(const struct peers *peers)
+{
+    return run(peers->rootfs, (const char *const[]){"/bin/bash", "-l", "-c", "node -v", NULL});
+}
+
 static int cloned(const struct peers *peers)
 {
     return run_cloned(peers->rootfs, (const char *const[]){"/bin/true", NULL});
@@ -139,8 +144,8 @@ static const struct {
     const char *name;
     int (*run)(const struct peers *peers);
 } all[] = {
-    {"bare", bare}, {"bash", bash}, {"clone", cloned},  {"bwrap", bwrap},
-    {"crun", crun}, {"runc", runc}, {"podman", podman},
+    {"bare", bare},   {"bash", bash}, {"node", node}, {"clone", cloned},
+    {"bwrap", bwrap}, {"crun", crun}, {"runc", runc}, {"podman", podman},
 };
 
 int peer_run(const struct peers *peers, const char *name)

@@ -4,7 +4,7 @@ Each is a module with LIMIT_S, the seconds it may take in each mode, and measure
 started otherwise, DAEMON_ARGS; prepare(), for what must be there before its time begins; and WHEN, the modes in which
 it is run without being named, where that is not all."""
 
-from parts import builds, code, density, execs, files, growth, lists, memory, merged, network, rate, sampling, tti
+from parts import builds, code, density, execs, files, growth, interpreters, lists, memory, merged, network, rate, sampling, tti
 
 PARTS = {
     "tti": tti,
@@ -14,6 +14,7 @@ PARTS = {
     "memory": memory,
     "density": density,
     "code": code,
+    "interpreters": interpreters,
     "merged": merged,
     "growth": growth,
     "network": network,

@@ -1,23 +1,25 @@
 """run_code beside the same kernel driven by jupyter_client, in the same sandboxes: `1+1` over HTTP from outside, and by
 jupyter_client inside, with a kernel that was started the same way. The difference is what the interpreter, the agent
 and the edge cost together. How many interpreters wait to be claimed, and what creates of many take, one behind the
-other and at once. And a hundred such sandboxes at one time."""
+other, at once and for a while. And a hundred such sandboxes at one time, idle and after a cell in each."""
 
 import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from lib import client
+from lib import client, memory
 from lib.part import timed
 from parts import density
 
 TEMPLATE = "code-interpreter-v1"
 DAEMON_ARGS = f"--with-templates {TEMPLATE}"
 PORT = 49999
-LIMIT_S = {"tiny": 150, "short": 180, "full": 300}
+LIMIT_S = {"tiny": 150, "short": 240, "full": 360}
 MADE_S = 1500  # that the template may take to be there, on a machine that has never made it
 CELLS = 10
+LANES = 4  # clients that create interpreters without a pause
+CROWD, EACH_KB, RESERVE_KB = 100, 150 << 10, 3 << 20  # interpreters at one time, what one may take, and what stays free
 REFILL_S = 30  # that it may take to make what was claimed anew
 LOOK_S, STILL_LOOKS = 0.5, 12  # a number that stays as it is for so many looks changes no more
 PRINTED_BYTES = 100 * 1000 * 1000
@@ -138,15 +140,29 @@ def create(_=None):
     return box, took_ms
 
 
-def creates(part):
-    part.heading(f"Creates of {TEMPLATE}, in a row and at once")
-    part.value("waiting in quiet times", waiting_most(), "", key="code.parked.quiet")
-    found, row = misses(), []
+def rate(part, name, key):
+    """How many interpreters are made a second, without a pause: each is killed as soon as it is there."""
+    span_s = part.count(1, 10, 20)
+    took = part.client().flows("create", "kill", n=100_000, lanes=LANES, span_s=span_s, template=TEMPLATE)
+    done = len(took["create"])
+    part.value(f"{name}, {LANES} clients for {span_s} s", done * 1000 / took["all_ms"], "/s", key=key,
+               success=done / (done + took["failed"]), n=done)
+
+
+def in_a_row(part, name, key):
+    row = []
     for _ in range(part.count(2, 20, 30)):
         box, took_ms = create()
         row.append(took_ms)
         box.kill()
-    part.samples("one right behind the other: create", row, key="code.row")
+    part.samples(name, row, key=key)
+
+
+def creates(part):
+    part.heading(f"Creates of {TEMPLATE}, in a row and at once")
+    part.value("waiting in quiet times", waiting_most(), "", key="code.parked.quiet")
+    found = misses()
+    in_a_row(part, "one right behind the other: create", "code.row")
     part.value("of those, found none waiting", misses() - found, "", key="code.row.missed")
     part.value("waiting once they are over", waiting_most(), "", key="code.parked.row")
     at_once = part.count(2, 15, 30)
@@ -160,6 +176,24 @@ def creates(part):
         for box, _ in made:
             box.kill()
         part.value(f"waiting after {time_of}", waiting_most(), "")
+    rate(part, "create + destroy", "code.rate")
+
+
+def a_cell_in_each(n):
+    """What is left of the memory that they share once each has run a cell."""
+    ids = [one["sandboxID"] for one in client.api("GET", f"/v2/sandboxes?limit={n}")]
+    with ThreadPoolExecutor(LANES) as threads:
+        list(threads.map(lambda one: Notebook(one).cell("1+1"), ids))
+    return "after a cell in each"
+
+
+def crowd(part):
+    """As many as fit, up to a hundred."""
+    n = min(part.count(2, CROWD, CROWD), (memory.available_kb() - RESERVE_KB) // EACH_KB)
+    if n < CROWD and not part.mode == "tiny":
+        part.note(f"{CROWD} interpreters may not fit into this machine's memory: {n} are measured")
+    part.heading(f"Density: {n} idle sandboxes of {TEMPLATE}")
+    density.crowd(part, part.client(), TEMPLATE, n, a_cell_in_each)
 
 
 def output(part):
@@ -181,5 +215,4 @@ def measure(part):
     creates(part)
     if part.full:
         output(part)
-        part.heading(f"Density: 100 idle sandboxes of {TEMPLATE}")
-        density.crowd(part, part.client(), TEMPLATE, 100)
+    crowd(part)

@@ -37,14 +37,19 @@ def parked():
     return client.figures()["atoll_parked_jails"]
 
 
-def crowd(part, plain, template, wanted):
-    """Makes so many, and tells what they cost."""
+def crowd(part, plain, template, wanted, use=None):
+    """Makes so many, and tells what they cost. use(n): uses each of them once, and what they cost then is told as
+    well, beside the name that it returns."""
     key = f"density.{template}"
     client.wait_parked(PARKED)
     before, serve_before_kb, parked_before = memory.account(), memory.serve_kb(), parked()
     n = filled(part, plain, template, wanted, key)
     time.sleep(SETTLE_S)
     cost(part, before, n + parked() - parked_before, key)  # a parked jail costs what an idle sandbox does
+    if use:
+        part.heading(f"{part.table}, {use(n)}")
+        time.sleep(SETTLE_S)
+        cost(part, before, n + parked() - parked_before, f"{key}.cell")
     part.value("server, resident, before", serve_before_kb, "kB")
     part.value("server, resident, with them", memory.serve_kb(), "kB", key=f"{key}.serve")
     for name, kb in memory.daemon_kb().items():

@@ -1,4 +1,5 @@
-"""How cost grows: create, list, run and destroy beside 10, 100, 1,000 and 5,000 idle sandboxes."""
+"""How cost grows: create, list, run and destroy beside 10, 100, 1,000 and 5,000 idle sandboxes, one after the other; and
+creates without a pause, for which the jails have to be made."""
 
 from lib import client, memory
 from lib.hands import Failed
@@ -25,6 +26,13 @@ def probe(part, plain, n):
     for what, samples in took.items():
         part.samples(f"{what}, beside {n:,}", samples, of=f"{what}, beside {part.first:,}",
                      failed=failed if what == "create" else 0, key=f"growth.{what}.{n}", size=n, what=what)
+
+
+def cost(part, plain, n):
+    """Of creates without a pause beside what is held: the ms of the whole machine for each."""
+    took = plain.flows("create", "kill", n=100_000, lanes=LANES, span_s=part.count(1, 3, 6))
+    part.value(f"cost of a create + destroy without a pause, beside {n:,}", took["all_ms"] / len(took["create"]), "ms",
+               of=f"cost of a create + destroy without a pause, beside {part.first:,}", key=f"growth.cost.{n}")
 
 
 def fits(n):
@@ -55,6 +63,7 @@ def measure(part):
         if made["failed"]:
             part.note(f"of {n:,} sandboxes {made['failed']} could not be made: {plain.why()}")
         probe(part, plain, n)
+        cost(part, plain, n)
     for n, rate in fills:
         part.value(f"filling up to {n:,}", rate, "/s")
     done = plain.ask("flows", steps=["kill"], n=100_000, lanes=LANES)

@@ -14,7 +14,10 @@ import time
 from lib import client, memory
 from lib.part import timed
 
-LIMIT_S = {"tiny": 90, "short": 60, "full": 150}
+LIMIT_S = {"tiny": 90, "short": 100, "full": 180}
+READY = "atoll: resume, until its first command has answered"
+TEN = 10
+SETTLE_S = 1  # the kernel frees what was used on the way a moment later
 HOLD = "import os, time; held = os.urandom(1 << 20) * {}; open('/run/held', 'w'); time.sleep(10**6)"
 CRIU = ("--tcp-established", "--manage-cgroups=ignore", "--network-lock", "skip", "--file-locks",
         "--link-remap", "--empty-ns", "net")
@@ -128,12 +131,12 @@ class Tree:
 
 def forks_wanted(part, size):
     """As many as fit into half of what is free."""
-    return max(1, min(part.count(2, 10, 100), memory.available_kb() // 2048 // (size + 10)))
+    return max(1, min(part.count(2, 10 if size else 100, 100), memory.available_kb() // 2048 // (size + 10)))
 
 
 def saves(part, size, rounds, criu):
-    """Each in turn; the ms of each by its name."""
-    taken = {}
+    """Each in turn; the ms of each by its name, and what each of so many forks takes of the host's memory."""
+    taken, fork_kb = {}, {}
     box = Holder(size)
     tree = Tree(size, part.scratch, criu) if criu else None
 
@@ -149,36 +152,52 @@ def saves(part, size, rounds, criu):
             add("atoll: pause, durable", box.pause)
             if tree:
                 add("criu restore", tree.restore)
+            began = time.monotonic()
             add("atoll: resume", box.resume)
+            box.run("true")
+            taken.setdefault(READY, []).append((time.monotonic() - began) * 1000)
             add("atoll: snapshot, durable", box.snapshot)
             still = box.still_ms()
             if still is not None:
                 taken.setdefault("atoll: of it the source stands still", []).append(still)
             for one in add("atoll: fork", box.fork, 1):
                 client.api("DELETE", f"/sandboxes/{one}")
-        count = forks_wanted(part, size)
-        for one in add(f"atoll: {count} forks at once", box.fork, count):
-            client.api("DELETE", f"/sandboxes/{one}")
+        for count in sorted({forks_wanted(part, size), *([TEN] if size == 100 else [])}):
+            before = memory.account()
+            made = add(f"atoll: {count} forks at once", box.fork, count)
+            time.sleep(SETTLE_S)
+            fork_kb[count] = memory.spent(before, count)[0]
+            for one in made:
+                client.api("DELETE", f"/sandboxes/{one}")
+            time.sleep(SETTLE_S)
     finally:
         if tree:
             tree.kill()
         box.kill()
-    return taken
+    return taken, fork_kb
 
 
 OF = {"atoll: pause, durable": "criu dump", "atoll: snapshot, durable": "criu dump",
       "atoll: of it the source stands still": "criu dump", "atoll: resume": "criu restore", "atoll: fork": "criu restore"}
-KEYS = {"atoll: pause, durable": "memory.pause", "atoll: resume": "memory.resume",
-        "atoll: 100 forks at once": "memory.forks"}
+OF[READY] = "criu restore"
+KEYS = {  # by the MB that are touched
+    0: {"atoll: pause, durable": "memory.pause", "atoll: resume": "memory.resume", "atoll: 100 forks at once": "memory.forks"},
+    100: {f"atoll: {TEN} forks at once": "memory.100.forks"},
+    1000: {READY: "memory.1000.ready", "atoll: fork": "memory.1000.fork"},
+}
 
 
 def compare(part, criu):
-    for size, rounds in part.count({0: 1}, {0: 5, 100: 3}, {0: 10, 100: 5, 1000: 2}).items():
+    for size, rounds in part.count({0: 1}, {0: 5, 100: 3, 1000: 1}, {0: 10, 100: 5, 1000: 3}).items():
         part.heading(f"Memory: {size} MB touched" if size else "Memory: an empty sandbox")
         if not criu:
             part.row("criu: not installed", {})
-        for name, samples in saves(part, size, rounds, criu).items():
-            part.samples(name, samples, of=OF.get(name), key=None if size else KEYS.get(name))
+        taken, fork_kb = saves(part, size, rounds, criu)
+        for name, samples in taken.items():
+            part.samples(name, samples, of=OF.get(name), key=KEYS[size].get(name))
+        for count, kb in fork_kb.items():
+            part.value(f"atoll: host memory of each of {count} forks", kb, "kB",
+                       key="memory.1000.fork.memory" if size == 1000 else None)
 
 
 def measure(part):

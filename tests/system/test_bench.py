@@ -52,6 +52,7 @@ def found():
         {"kind": "part", "name": "files", "seconds": 1, "failed": "took longer than 1 s"},
         {"kind": "note", "part": "growth", "text": "no room"},
         {"kind": "extra", "name": "breakdown", "value": {"a": 1.0, "b": 3.0}},
+        {"kind": "extra", "name": "breakdown-node", "value": {"a": 1.0, "b": 9.0}},
     ]
     return results.gather(lines, "tiny", 0)
 
@@ -64,6 +65,37 @@ def test_ratios_and_aims_follow_from_the_rows():
     aims = {aim["name"]: aim for aim in gathered["aims"]}
     assert aims["time to interactive with echo, p50"]["met"] is False
     assert aims["the same, as a multiple of bwrap's create + true + destroy"]["got"] == 1.5
+
+
+def test_an_aim_says_whether_it_was_met_missed_or_not_measured(tmp_path):
+    page.write(found(), tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "| time to interactive with echo, p50 | ≤ 5 ms | 6.00 ms | **missed** |" in text
+    assert "| create rate | ≥ 275 /s |  | **not measured** |" in text
+    rows = [row("R", "rate", 300.0, key="rate", unit="/s"),
+            row("D", "each", 20480, key="density.code-interpreter-v1.host", unit="kB")]
+    aims = {aim["name"]: aim for aim in results.aims(rows)}
+    assert aims["create rate"]["met"] is True
+    assert (aims["memory of an idle interpreter, at 100 of them"]["got"], aims["create rate"]["got"]) == (20, 300)
+
+
+def test_every_aim_and_every_public_figure_has_a_row_of_some_part():
+    """A key that no part writes could never be measured."""
+    written = "".join(path.read_text() for path in (ROOT / "bench" / "parts").glob("*.py"))
+    fixed = {key for _, _, _, key, _, over in results.AIMS for key in (key, over) if key} | set(page.BESIDE.values())
+    made = {"tti.": "tti.", "exec.": "exec.", "files.": "files.", "growth.": "growth.", "density.": "density"}
+    for key in fixed:
+        begin = next((found for start, found in made.items() if key.startswith(start)), f'"{key}"')
+        assert begin in written, key
+    assert {name for name, *_ in results.PUBLIC} == set(page.BESIDE)
+
+
+def test_what_others_publish_of_node_stands_beside_our_node(tmp_path):
+    lines = [row("T", "atoll: echo", 3.0, key=results.ECHO, unit="ms"),
+             row("T", "atoll: node -v, JS SDK", 25.6, key=results.NODE, unit="ms")]
+    page.write(results.gather(lines, "tiny", 0), tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert f"| {results.INTERACTIVE} | fastest hosted service | 12.80 ms | 25.60 ms | 2.00 |" in text
 
 
 def test_the_page_and_its_plots_are_written(tmp_path):
