@@ -226,8 +226,8 @@ test('the tabs work with the keyboard, in a narrow window, in light colours', as
   await tab(page, 'Events').focus();
   await page.keyboard.press('ArrowLeft');
   await page.waitForURL(/\/logs$/);
-  const looked = ['Files', 'Processes', 'Figures', 'Logs', 'Ports', 'Network'];
-  for (const name of [...looked, 'Family', 'Terminal']) {
+  const looked = ['Files', 'Processes', 'Figures', 'Logs', 'Ports', 'Network', 'Family', 'Code', 'Desktop', 'Events'];
+  for (const name of [...looked, 'Terminal']) {
     await tab(page, name).click();
     await panel(page).locator('.waiting').waitFor({ state: 'detached' });
     await page.waitForTimeout(600);
