@@ -74,14 +74,15 @@ def test_copies(words, far, tmp_path):
     sandbox.commands.run("rm -rf /tmp/over-tls*")
 
 
+# A thread for each connection: over TLS the service is not told that the client has closed its side.
 ECHO = """
-import socket
-s = socket.create_server(("127.0.0.1", 7007))
-while True:
-    c = s.accept()[0]
+import socket, threading
+def serve(c):
     while data := c.recv(65536):
         c.sendall(data)
-    c.close()
+s = socket.create_server(("127.0.0.1", 7007))
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 """
 
 

@@ -121,7 +121,6 @@ function Tree({ nodes, own }: { nodes: LineageNode[]; own: string }) {
               href={hrefOf(node.data)}
               data-id={node.data.id}
               class={`family-node ${STATE_CLASS[node.data.state] ?? ''} ${node.data.kind} ${node.data.id === own ? 'own' : ''}`}
-              aria-label={describe(node.data)}
               aria-current={node.data.id === own ? 'true' : undefined}
               onClick={(event) => {
                 event.preventDefault();
