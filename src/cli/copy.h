@@ -48,7 +48,7 @@ struct copy {
     atomic_int entries_skipped;
 };
 
-/* What was copied: for --json. */
+/* Sums of a copy, for --json. */
 struct copied {
     int64_t files, bytes;
     int skipped;

@@ -249,7 +249,7 @@ void executions_forget(void)
     }
 }
 
-/* Of those that have ended, the oldest go. */
+/* Frees the oldest executions that have ended, as far as they are too many or too large. */
 static void ended_limit(void)
 {
     struct execution *e, *next;
@@ -394,7 +394,7 @@ void execution_begin(struct execution *e)
 
 /* ---- after a pause ---- */
 
-/* What was sent behind the first `from` bytes waits again. */
+/* Queues again all bytes that were sent after the first `from`. */
 static void rewind_to(struct execution *e, uint64_t from)
 {
     size_t again = (size_t)(e->sent_bytes - from);

@@ -10,8 +10,8 @@
 #include "serve/daemon/config.h"
 #include "serve/daemon/paths.h"
 
-/* Writes a notice for each template that is not ready, so that a client is told to wait and not that
- * there is no such template. Takes milliseconds. To be called before the server starts. */
+/* Writes a notice for each template that is not ready, so that a client is told to wait and not
+ * that there is no such template. Takes milliseconds. To be called before the server starts. */
 void template_preparer_announce(const struct config *config, const struct paths *paths);
 
 /* Every template of config->with_templates, once; 0, or the error of the last that failed, which

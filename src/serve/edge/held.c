@@ -156,7 +156,7 @@ void held_wait(struct edge_request *p)
 
 /* ---- the resume ---- */
 
-/* Of the same process. */
+/* Counts the held requests that follow the same process. */
 static unsigned together(const struct edge_request *p)
 {
     const struct edge_request *other = NULL;

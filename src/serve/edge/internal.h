@@ -250,7 +250,7 @@ bool follow_named(struct follow *f, const struct http_header *headers, size_t n)
 /* Takes bytes off the front of `in`; *pass is to be passed on before the next call, perhaps
  * nothing. `pauses`: an end that a pause makes is withheld. */
 enum follow_news follow_next(struct follow *f, struct str *in, bool pauses, struct str *pass);
-/* What comes next is the answer to follow_request(). */
+/* The next bytes are the answer to follow_request(). */
 void follow_again(struct follow *f);
 /* The body of the Connect that continues a command's stream; its length. */
 size_t follow_request(const struct follow *f, char out[FOLLOW_REQUEST_MAX]);
