@@ -16,7 +16,7 @@
 #define NAME "0123456789abcdef0123456789abcdef"
 #define CELL                                                                                       \
     "POST /execute HTTP/1.1\r\nHost: x\r\nAtoll-Execution: " NAME "\r\nContent-Length: "           \
-                                                                  "2\r\n\r\n{}"
+    "2\r\n\r\n{}"
 
 enum { TURNS = 20000 };
 
