@@ -199,8 +199,8 @@ static void channel_break_as(struct agent_channel *ch, const char *why, bool hos
     if (!ch->quiet || hostile) {
         ch->handler.on_broken(ch->ctx, why, hostile);
     }
+    quiet_tell(ch, ch->quiet ? 0 : -ECONNRESET); /* first: those told next may ask again at once */
     answer_all(ch, -ECONNRESET);
-    quiet_tell(ch, ch->quiet ? 0 : -ECONNRESET);
 }
 
 static void channel_break(struct agent_channel *ch, const char *why)
