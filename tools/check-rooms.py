@@ -32,7 +32,7 @@ MAY_USE = {
     "inside/gateway": "lib/base lib/mcp lib/http lib/child",
     "keeper/disk": "lib/base wire",
     "keeper/jail": "lib/base wire keeper/disk",
-    "keeper/checkpoint": "lib/base wire keeper/disk keeper/jail",
+    "keeper/checkpoint": "lib/base wire keeper/disk keeper/jail inside/stow",
     "keeper": "lib/base wire keeper/disk keeper/jail keeper/checkpoint",
     "serve/keeper": "lib/base wire",
     "serve/store": "lib/base",

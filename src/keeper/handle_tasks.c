@@ -57,9 +57,11 @@ static void save_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 {
     struct request_task *task = ctx;
 
-    (void)fds;
-    result->status = save_jail(task->handler->shared, task->req.id, &task->req.save, &result->saved,
-                               &result->err);
+    result->status = save_jail(task->handler->shared, task->req.id, &task->req.save, fds,
+                               &result->saved, &result->err);
+    for (result->fds_n = 0; result->status == 0 && fds[result->fds_n] >= 0;) {
+        result->fds_n++;
+    }
 }
 
 static bool name_is_being_saved(const struct handler *handler, const char *name)
@@ -227,7 +229,7 @@ static void restore_done(struct handler *handler, uint64_t client, const struct 
 }
 
 static void save_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                      const struct task_result *result)
+                      const struct task_result *result, const int *fds)
 {
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
@@ -236,7 +238,7 @@ static void save_done(struct handler *handler, uint64_t client, const struct kee
         !(req->save.flags & KEEPER_SAVE_LOOK)) {
         ending_begin(handler, client, req->id, JAIL_GROUPS, &answer);
     } else {
-        handler_answer_plain(handler, client, &answer);
+        handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
     }
 }
 
@@ -286,6 +288,6 @@ void request_task_over(struct handler *handler, const struct request_task *was, 
     } else if (req->op == KEEPER_CREATE) {
         create_done(handler, was->client, req, result);
     } else {
-        save_done(handler, was->client, req, result);
+        save_done(handler, was->client, req, result, fds);
     }
 }

@@ -57,8 +57,19 @@ enum channel_op {
     CHANNEL_USED =
         6, /* daemon: the jail's usage, to be shown inside: value and seq = memory and the page
               cache in it, in KiB; status = processor time in ticks of CHANNEL_TICK_MS. No answer */
+    CHANNEL_ALONE = 7, /* daemon asks: does the agent hold nothing that a new agent on a copy of the
+                          disk would lack?; agent: status 0, and value = how many requests it has
+                          ever been sent, or -EBUSY. Older agents: -EPROTONOSUPPORT */
+    CHANNEL_FILES = 8, /* daemon: a descriptor with files (inside/stow) of the jail that this one is
+                          a copy of, value = enum channel_place; agent: status 0 when they are
+                          there, or -errno */
     CHANNEL_QUIET = 5, /* daemon: the jail is about to be saved, value = enum channel_quiet;
                           agent: status 0, and then it closes every channel */
+};
+
+enum channel_place {
+    CHANNEL_PLACE_RUN = 0,  /* /run, and with it /dev/shm */
+    CHANNEL_PLACE_ROOT = 1, /* /: what is there already is replaced */
 };
 
 /* Kinds of quiet. In both, readers get no output of processes until the next hello. */

@@ -112,6 +112,12 @@ enum keeper_save_flag {
     KEEPER_SAVE_SYNC = 1 << 2, /* the answer comes when the save is durable */
     KEEPER_SAVE_LOOK = 1 << 3, /* a dry run, which saves and stops nothing: 0 when no process was
                                   found to hold something that cannot be saved */
+    KEEPER_SAVE_ALONE = 1 << 4, /* with no other flag: a jail in which the agent is the only
+                                   process, without the memory. -EBUSY: it has more than a new jail
+                                   on its disk would have. The answer brings KEEPER_FD_FILES, unless
+                                   the jail's memory holds no file but those that each jail has. If
+                                   its disk has only a few small files, it brings both that and
+                                   KEEPER_FD_DISK, and nothing is saved under the name */
 };
 
 struct keeper_save {
@@ -219,6 +225,8 @@ enum {
     KEEPER_FDS_MAX = KEEPER_SOCKETS_MAX,
     KEEPER_FDS_HELD = 3, /* held by the server for an idle jail: its channel, gate and resolver */
     KEEPER_JAIL_SOCKETS = KEEPER_FD_GATE - KEEPER_FD_SOCKET,
+    KEEPER_FD_FILES = 0, /* SAVE with ALONE: what inside/stow wrote of /run and /dev/shm; sealed */
+    KEEPER_FD_DISK = 1,  /* likewise: of the disk, without the layers below it */
 };
 #define KEEPER_FDS_NONE                                                                            \
     {                                                                                              \

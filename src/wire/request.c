@@ -173,13 +173,17 @@ static int plan_check(const struct keeper_plan *plan, bool restore, struct err *
 
 static int save_check(const struct keeper_save *save, struct err *err)
 {
-    const uint32_t known =
-        KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC | KEEPER_SAVE_LOOK;
+    const uint32_t known = KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC |
+                           KEEPER_SAVE_LOOK | KEEPER_SAVE_ALONE;
     int r = saved_check("save.name", save->name, err);
 
     if (r == 0 && save->flags & ~known) {
         return err_set(err, EINVAL, "save.flags is %#" PRIx32 ", want bits of %#" PRIx32,
                        save->flags, known);
+    }
+    if (r == 0 && save->flags & KEEPER_SAVE_ALONE && save->flags != KEEPER_SAVE_ALONE) {
+        return err_set(err, EINVAL, "save.flags is %#" PRIx32 ": ALONE goes with no other",
+                       save->flags);
     }
     return r;
 }

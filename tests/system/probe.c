@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/keyctl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,8 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -388,6 +393,39 @@ static void do_call(const char *name)
 
 /* ---- serving ---- */
 
+/* As many empty files, with names that begin so. */
+static void do_files(const char *path, unsigned long n)
+{
+    char name[PATH_MAX];
+    bool made = true;
+
+    for (unsigned long i = 0; made && i < n; i++) {
+        (void)snprintf(name, sizeof(name), "%s%lu", path, i);
+        made = close(open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) == 0;
+    }
+    if (made) {
+        say("ok");
+    } else {
+        say_errno();
+    }
+}
+
+/* Objects that outlive their maker. */
+static void do_ipc(const char *kind)
+{
+    int r = strcmp(kind, "shm") == 0   ? shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600)
+            : strcmp(kind, "sem") == 0 ? semget(IPC_PRIVATE, 1, IPC_CREAT | 0600)
+            : strcmp(kind, "msg") == 0
+                ? msgget(IPC_PRIVATE, IPC_CREAT | 0600)
+                : (int)syscall(SYS_mq_open, "probe", O_CREAT | O_RDWR, 0600, NULL);
+
+    if (r < 0) {
+        say_errno();
+    } else {
+        say("ok");
+    }
+}
+
 static void do_command(char *text)
 {
     char *words[4] = {NULL};
@@ -429,6 +467,21 @@ static void do_command(char *text)
         do_forks(strtoul(path, NULL, 10));
     } else if (strcmp(what, "fill") == 0) {
         do_fill(path, strtoul(more, NULL, 10));
+    } else if (strcmp(what, "sparse") == 0) {
+        creat(path, 0600) < 0 || truncate(path, strtoll(more, NULL, 10)) < 0 ? say_errno()
+                                                                             : say("ok");
+    } else if (strcmp(what, "reserve") == 0) {
+        int fd = creat(path, 0600);
+        posix_fallocate(fd, 0, strtoll(more, NULL, 10) << 20) != 0 ? say_errno() : say("ok");
+        (void)close(fd);
+    } else if (strcmp(what, "fifo") == 0) {
+        mkfifo(path, 0600) < 0 ? say_errno() : say("ok");
+    } else if (strcmp(what, "symlink") == 0) {
+        symlink(path, more) < 0 ? say_errno() : say("ok");
+    } else if (strcmp(what, "files") == 0) {
+        do_files(path, strtoul(more, NULL, 10));
+    } else if (strcmp(what, "ipc") == 0) {
+        do_ipc(path);
     } else if (strcmp(what, "call") == 0) {
         do_call(path);
     } else if (strcmp(what, "hold") == 0 || strcmp(what, "check") == 0) {

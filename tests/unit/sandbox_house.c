@@ -69,6 +69,29 @@ static void agent_connect(int channel, struct channel_message *message, int fd)
     (void)close(fd);
 }
 
+static void agent_alone(int channel, const struct channel_message *message)
+{
+    pthread_mutex_lock(&agent.lock);
+    agent.alones++;
+    const struct channel_message answer = {.op = CHANNEL_ALONE,
+                                           .seq = message->seq,
+                                           .status = agent.is_alone ? 0 : -EPROTONOSUPPORT,
+                                           .value = agent.begins ? (uint32_t)agent.alones : 5};
+    pthread_mutex_unlock(&agent.lock);
+    (void)send(channel, &answer, sizeof(answer), MSG_NOSIGNAL);
+}
+
+static void agent_files(int channel, const struct channel_message *message, int fd)
+{
+    pthread_mutex_lock(&agent.lock);
+    agent.files += fd >= 0;
+    const struct channel_message answer = {
+        .op = CHANNEL_FILES, .seq = message->seq, .status = agent.refuses_files ? -ENOSPC : 0};
+    pthread_mutex_unlock(&agent.lock);
+    (void)close(fd);
+    (void)send(channel, &answer, sizeof(answer), MSG_NOSIGNAL);
+}
+
 static void *agent_run(void *ctx)
 {
     int channel = *(int *)ctx;
@@ -98,6 +121,10 @@ static void *agent_run(void *ctx)
             pthread_mutex_unlock(&agent.lock);
             (void)send(channel, &message, sizeof(message), MSG_NOSIGNAL);
             break;
+        } else if (message.op == CHANNEL_ALONE) {
+            agent_alone(channel, &message);
+        } else if (message.op == CHANNEL_FILES) {
+            agent_files(channel, &message, fd);
         } else if (message.value == CHANNEL_PORT_UNPACK) {
             (void)close(fd);
             break; /* drops the channel, and lives on */
@@ -204,10 +231,21 @@ char *saved_slot(const char *name)
 }
 
 static void keeper_save(const struct keeper_request *req, struct jail *jail,
-                        struct keeper_answer *answer)
+                        struct keeper_answer *answer, int *fds)
 {
+    const bool alone = req->save.flags & KEEPER_SAVE_ALONE;
+
     keeper.saves++;
     keeper.save = req->save;
+    if (alone && keeper.refuses_alone) {
+        answer->status = err_set(&answer->err, EBUSY, "it has more than one process");
+        return;
+    }
+    if (alone && jail && keeper.gives_disk) {
+        fds[KEEPER_FD_FILES] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        fds[KEEPER_FD_DISK] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        return;
+    }
     if (!jail) {
         answer->status = err_set(&answer->err, ESRCH, "no such jail");
         return;
@@ -286,7 +324,7 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         if (req->save.flags & KEEPER_SAVE_LOOK) {
             return;
         }
-        keeper_save(req, jail, answer);
+        keeper_save(req, jail, answer, fds);
         return;
     case KEEPER_RESTORE:
         keeper.restores++;

@@ -24,6 +24,11 @@ struct house_agent {
     int quiets;
     uint32_t how_quiet; /* the last */
     int past;           /* of the last hello */
+    bool is_alone;      /* it says so; else it does not know the question, as older agents */
+    bool begins;        /* it has had another request each time it is asked */
+    int alones;         /* how often it was asked */
+    int files;          /* descriptors that it was given */
+    bool refuses_files;
 };
 extern struct house_agent agent;
 
@@ -42,6 +47,8 @@ struct keeper_client {
     int creates, attaches, destroys, saves, restores, forgets;
     bool refuses_save; /* with memory */
     bool refuses_restore;
+    bool refuses_alone;      /* there is another process */
+    bool gives_disk;         /* the disk has a few files */
     bool dies_after_save;    /* it has saved, and nobody hears of it */
     struct keeper_plan plan; /* the last */
     struct keeper_save save; /* likewise */

@@ -151,7 +151,11 @@ static void what_is_saved_is_named_so(void)
         }
     }
     req = good_save(KEEPER_SAVE);
-    req.save.flags = 1 << 4;
+    req.save.flags = 1 << 5;
+    refused(&req, "save.flags");
+    req.save.flags = KEEPER_SAVE_ALONE;
+    passes(&req);
+    req.save.flags = KEEPER_SAVE_ALONE | KEEPER_SAVE_SYNC;
     refused(&req, "save.flags");
     req = good_save(KEEPER_SAVE);
     req.id[0] = '\0';

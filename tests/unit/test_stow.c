@@ -253,6 +253,54 @@ static void what_gnu_tar_wrote_is_left_to_it(void)
     CHECK_INT(look(to, "plain").st_mode & 0777, 0640);
 }
 
+static int plain_ones(void *ctx, const char *path, const struct stat *st, struct err *why)
+{
+    (void)ctx;
+    if (strcmp(path, "stop") == 0) {
+        return err_set(why, EBUSY, "it is to stop");
+    }
+    return S_ISREG(st->st_mode) || S_ISLNK(st->st_mode) || strcmp(path, "dir") == 0;
+}
+
+static void chosen_files_replace_those_that_are_there(void)
+{
+    static const struct stow_filter filter = {.file = plain_ones};
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_fd top = open(dir.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd from = dir_new(top, "from"), to = dir_new(top, "to"), image = memory_file();
+    struct stat st;
+
+    file_new(from, "file", "new", 0640);
+    CHECK_INT(linkat(from, "file", from, "linked", 0), 0);
+    CHECK_INT(symlinkat("file", from, "was-file"), 0);
+    CHECK_INT(mkdirat(from, "dir", 0711), 0);
+    file_new(from, "dir/inner", "inner", 0600);
+    CHECK_INT(mkdirat(from, "other", 0700), 0);
+    CHECK_INT(mkfifoat(from, "pipe", 0600), 0);
+    CHECK_THAT(stow_write_chosen(from, image, &filter, &err) == 0, "%s", err.msg);
+
+    file_new(to, "file", "a longer old text", 0600);
+    file_new(to, "linked", "old", 0600);
+    file_new(to, "was-file", "old", 0600);
+    file_new(to, "dir", "not a directory", 0600);
+    file_new(to, "kept", "kept", 0600);
+    CHECK(stow_read(image, to, &err) < 0); /* as in a new tmpfs, where there is none */
+    CHECK_THAT(stow_read_over(image, to, &err) == 0, "%s", err.msg);
+    text_check(to, "file", "new");
+    text_check(to, "was-file", "new");
+    text_check(to, "dir/inner", "inner");
+    text_check(to, "kept", "kept");
+    CHECK_INT(look(to, "file").st_ino, look(to, "linked").st_ino);
+    CHECK_INT(look(to, "dir").st_mode, S_IFDIR | 0711);
+    CHECK_INT(fstatat(to, "other", &st, 0), -1);
+    CHECK_INT(fstatat(to, "pipe", &st, 0), -1);
+
+    file_new(from, "stop", "", 0600);
+    scoped_fd second = memory_file();
+    CHECK_INT(stow_write_chosen(from, second, &filter, &err), -EBUSY);
+    CHECK_STR(err.msg, "it is to stop");
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -261,6 +309,7 @@ int main(void)
         {"a tree that is too deep is refused", a_tree_that_is_too_deep_is_refused},
         {"what is cut off is refused", what_is_cut_off_is_refused},
         {"a name leads nowhere else", a_name_leads_nowhere_else},
+        {"chosen files replace those that are there", chosen_files_replace_those_that_are_there},
         {"what GNU tar wrote is left to it", what_gnu_tar_wrote_is_left_to_it},
     };
 

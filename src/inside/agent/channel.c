@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <utlist.h>
 
+#include "inside/agent/alone.h"
 #include "inside/agent/internal.h"
 #include "inside/agent/journal.h"
 #include "inside/agent/proc_files.h"
@@ -20,6 +21,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/fdpass.h"
+#include "lib/base/log.h"
 
 enum {
     PEERS_MAX = 16,
@@ -281,6 +283,32 @@ static void quiet_end(struct channel *channel, int past)
     processes_go_on(channel->agent->processes);
 }
 
+/* ---- forks without a save of the memory ---- */
+
+static void alone_asked(struct peer *peer, const struct channel_message *message)
+{
+    const struct agent *agent = peer->channel->agent;
+    const struct channel_message answer = {.op = CHANNEL_ALONE,
+                                           .seq = message->seq,
+                                           .status = alone_is(agent) ? 0 : -EBUSY,
+                                           .value = alone_requests(agent)};
+
+    peer_send(peer, &answer);
+}
+
+static void files_given(struct peer *peer, const struct channel_message *message, int fd)
+{
+    struct channel_message answer = {.op = CHANNEL_FILES, .seq = message->seq};
+    struct err err;
+
+    answer.status =
+        fd < 0 ? -EBADF : alone_files_take(peer->channel->agent, message->value, fd, &err);
+    if (answer.status < 0 && fd >= 0) {
+        log_warn("%s", err.msg);
+    }
+    peer_send(peer, &answer);
+}
+
 /* ---- messages ---- */
 
 static void greet(struct peer *peer, const struct channel_message *message)
@@ -317,6 +345,10 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
         proc_files_update(message->value, message->seq, (uint32_t)message->status);
     } else if (message->op == CHANNEL_QUIET) {
         quiet_begin(peer, message);
+    } else if (message->op == CHANNEL_ALONE) {
+        alone_asked(peer, message);
+    } else if (message->op == CHANNEL_FILES) {
+        files_given(peer, message, *fd);
     } else {
         struct channel_message refusal = {
             .op = message->op, .seq = message->seq, .status = -EPROTONOSUPPORT};

@@ -44,6 +44,13 @@ struct agent_limits {
     uint32_t cpus;
 };
 
+/* What the processes of the jail inherit from the agent (alone.h). */
+struct agent_inherited {
+    struct rlimit limits[RLIM_NLIMITS];
+    int nice;
+    int policy;
+};
+
 struct agent {
     uv_loop_t *loop;
     struct http_server *server;
@@ -66,6 +73,7 @@ struct agent {
     unsigned tunnels_n; /* tunnel.h */
     size_t looks;       /* lists of processes and ports that are being made (proc_routes.c) */
 
+    struct agent_inherited inherited; /* as it was at the start */
     struct rlimit nofile; /* the limit that processes are started with; the agent's own is raised */
 };
 

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "inside/agent/alone.h"
 #include "inside/agent/internal.h"
 #include "inside/agent/journal.h"
 #include "inside/agent/process.h"
@@ -250,6 +251,7 @@ int main(int argc, char **argv)
     log_init("agent", LOG_INFO);
     signals_set();
     nofile_raise(&agent);
+    alone_begin(&agent);
     (void)umask(022);
     agent.loop = uv_default_loop();
     agent.default_user = xstrdup("root");

@@ -101,6 +101,7 @@ struct process {
     int wait_status; /* from DRAINING on */
     bool asking;     /* whether the memory limit killed it: the end waits for the answer */
     struct process_end end;
+    bool told; /* a reader has been told of its end */
 
     uv_timer_t timer; /* RUNNING: the deadline. DRAINING: a terminal's patience. ENDED: keeping. */
     unsigned handles; /* libuv's hold on this memory */

@@ -148,6 +148,7 @@ void readers_end(struct process *p)
     event.end = &end;
     DL_FOREACH_SAFE (p->readers, reader, next) {
         reader_send(reader, &event);
+        p->told = true;
         rpc_finish(reader->call);
         reader_detach(reader);
     }

@@ -50,11 +50,26 @@ static void parents_make(char path[PATH_MAX])
     }
 }
 
+/* In a copy of another sandbox the files are there already. */
+static bool file_says(const char *path, struct str text)
+{
+    struct stat st;
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    scoped_buf(now, TRUST_BUNDLE_BYTES_MAX);
+
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (off_t)text.len &&
+           small_file_append(fd, &now) == 0 && str_eq(buf_str(&now), text);
+}
+
 /* A file is replaced as a whole, so that no program reads half of a bundle. */
 static int file_put(const char *path, struct str text, struct err *err)
 {
     char fresh[PATH_MAX + 8];
     size_t done = 0;
+
+    if (file_says(path, text)) {
+        return 0;
+    }
 
     (void)snprintf(fresh, sizeof(fresh), "%s.atoll", path);
     (void)unlink(fresh);

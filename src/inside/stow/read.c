@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@ struct reader {
     const uint8_t *at;
     size_t left;
     int top_fd;
+    bool replaces; /* a file that exists already is removed */
 };
 
 /* A record with the data that follows it. */
@@ -73,6 +75,16 @@ static bool is_name(const char *name)
 
 /* ---- making ---- */
 
+/* Makes room for a file. A directory stays: it gets what is missing, or refuses another type. */
+static void node_replace(int at_fd, const struct item *item)
+{
+    struct stat st;
+
+    if (fstatat(at_fd, item->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
+        (void)unlinkat(at_fd, item->name, 0); /* the call that makes the file tells of a failure */
+    }
+}
+
 static int node_make(int at_fd, const struct item *item, struct err *err)
 {
     mode_t mode = item->record.mode;
@@ -97,6 +109,9 @@ static int link_make(const struct reader *r, int at_fd, const struct item *item,
     if (!is_name(item->name) || !is_text(item->value, item->record.value_n)) {
         return cut_off(err);
     }
+    if (r->replaces) {
+        node_replace(at_fd, item);
+    }
     return linkat(r->top_fd, item->value, at_fd, item->name, 0) < 0
                ? err_sys(err, "make %s a name of %s", item->name, item->value)
                : 0;
@@ -117,9 +132,45 @@ static int piece_write(int fd, const struct item *item, struct err *err)
     return 0;
 }
 
-/* Labels of the machine's security module are not copied. */
-static int attribute_set(int fd, const struct item *item, struct err *err)
+static int dir_empty(int fd, struct err *err);
+
+static int entry_remove(int dir_fd, const char *name, struct err *err)
 {
+    if (unlinkat(dir_fd, name, 0) == 0) {
+        return 0;
+    }
+    scoped_fd fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        return err_sys(err, "remove %s", name);
+    }
+    int r = dir_empty(fd, err);
+    return r == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? err_sys(err, "remove %s", name) : r;
+}
+
+static int dir_empty(int fd, struct err *err)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    DIR *dir = own < 0 ? NULL : fdopendir(own);
+    int r = dir ? 0 : err_sys(err, "list a directory");
+
+    for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
+        r = is_name(entry->d_name) ? entry_remove(fd, entry->d_name, err) : 0;
+    }
+    if (dir) {
+        (void)closedir(dir);
+    } else {
+        fd_closep(&own);
+    }
+    return r;
+}
+
+/* Labels of the machine's security module are not copied. An overlay's directory with the mark
+ * hides the one below it, whose files are here now: none of its own has been read yet. */
+static int attribute_set(const struct reader *r, int fd, const struct item *item, struct err *err)
+{
+    if (r->replaces && strcmp(item->name, STOW_OPAQUE) == 0) {
+        return dir_empty(fd, err);
+    }
     if (fsetxattr(fd, item->name, item->value, item->record.value_n, 0) < 0 && errno != EPERM &&
         errno != EOPNOTSUPP) {
         return err_sys(err, "set the attribute %s", item->name);
@@ -155,7 +206,7 @@ static int part_take(struct reader *r, int fd, const struct item *part, struct e
     case STOW_LINK:
         return link_make(r, fd, part, err);
     case STOW_ATTRIBUTE:
-        return attribute_set(fd, part, err);
+        return attribute_set(r, fd, part, err);
     case STOW_PIECE:
         return piece_write(fd, part, err);
     default:
@@ -206,6 +257,9 @@ static int file_fill(struct reader *r, int at_fd, const struct item *item, struc
 
 static int file_take(struct reader *r, int at_fd, const struct item *item, struct err *err)
 {
+    if (r->replaces) {
+        node_replace(at_fd, item);
+    }
     int made = node_make(at_fd, item, err);
 
     return made < 0 ? made : file_fill(r, at_fd, item, err);
@@ -229,7 +283,7 @@ static int all_take(struct reader *r, struct err *err)
     return file_fill(r, r->top_fd, &top, err);
 }
 
-int stow_read(int in_fd, int dir_fd, struct err *err)
+static int image_read(int in_fd, int dir_fd, bool replaces, struct err *err)
 {
     struct stat st;
 
@@ -244,8 +298,18 @@ int stow_read(int in_fd, int dir_fd, struct err *err)
     if (bytes == MAP_FAILED) {
         return err_sys(err, "read the image of a file system in memory");
     }
-    struct reader reader = {.at = bytes, .left = size, .top_fd = dir_fd};
+    struct reader reader = {.at = bytes, .left = size, .top_fd = dir_fd, .replaces = replaces};
     int r = all_take(&reader, err);
     (void)munmap(bytes, size);
     return r;
+}
+
+int stow_read(int in_fd, int dir_fd, struct err *err)
+{
+    return image_read(in_fd, dir_fd, false, err);
+}
+
+int stow_read_over(int in_fd, int dir_fd, struct err *err)
+{
+    return image_read(in_fd, dir_fd, true, err);
 }

@@ -21,9 +21,11 @@
 #define STOW_STOW_H
 
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
+#include "lib/base/str.h"
 
 #define STOW_MAGIC "atoll-stow-1\n\0\0" /* with the final NUL: 16 bytes */
 
@@ -51,6 +53,24 @@ struct stow_record {
 
 /* Writes all files below a directory, on the same file system, to out_fd; and reads them back. */
 must_check int stow_write(int dir_fd, int out_fd, struct err *err);
+
+/* Which files are written. Each function returns 1: write it; 0: leave it out, a directory with all
+ * that is in it; or -errno and a sentence: stop. `path` is from the top, which is always written.
+ */
+struct stow_filter {
+    int (*file)(void *ctx, const char *path, const struct stat *st, struct err *err);
+    /* NULL: all attributes are written. */
+    int (*attribute)(void *ctx, const char *path, const char *name, struct str value,
+                     struct err *err);
+    void *ctx;
+};
+/* Writes the chosen files. -ENAMETOOLONG for a file whose path is longer than PATH_MAX. */
+must_check int stow_write_chosen(int dir_fd, int out_fd, const struct stow_filter *filter,
+                                 struct err *err);
+/* Reads files back into a tree that has some of them already: they are replaced, and a directory
+ * with the mark of an overlay loses those that are not in the stream. */
+#define STOW_OPAQUE "trusted.overlay.opaque"
+must_check int stow_read_over(int in_fd, int dir_fd, struct err *err);
 must_check int stow_read(int in_fd, int dir_fd, struct err *err);
 
 /* Takes CRIU's arguments. Passes streams of GNU tar on to GNU tar. Returns the exit code. */

@@ -41,6 +41,7 @@ struct writer {
     unsigned depth;
     char target[PATH_MAX]; /* target of a symbolic link */
     struct linked *linked;
+    const struct stow_filter *filter; /* NULL: all files are written */
     char names[NAMES_BYTES];
     char value[VALUE_BYTES];
 };
@@ -97,6 +98,15 @@ static int end_put(struct writer *w, struct err *err)
 
 /* ---- content and attributes of a file ---- */
 
+static int attribute_choose(const struct writer *w, const char *name, size_t n, struct err *err)
+{
+    const struct str value = {w->value, n};
+
+    return w->filter && w->filter->attribute
+               ? w->filter->attribute(w->filter->ctx, w->path, name, value, err)
+               : 1;
+}
+
 static int attributes_put(struct writer *w, int fd, struct err *err)
 {
     ssize_t names_n = flistxattr(fd, w->names, sizeof(w->names));
@@ -109,8 +119,15 @@ static int attributes_put(struct writer *w, int fd, struct err *err)
         if (n < 0) {
             return err_sys(err, "read the attribute %s of %s", name, w->path);
         }
+        int r = attribute_choose(w, name, (size_t)n, err);
+        if (r < 0) {
+            return r;
+        }
+        if (r == 0) {
+            continue;
+        }
         struct stow_record record = {.kind = STOW_ATTRIBUTE, .value_n = (uint64_t)n};
-        int r = record_put(w, &record, name, w->value, err);
+        r = record_put(w, &record, name, w->value, err);
         if (r < 0) {
             return r;
         }
@@ -253,6 +270,15 @@ static void path_add(struct writer *w, const char *name)
     w->path[w->path_n] = '\0';
 }
 
+static int choose(const struct writer *w, const struct stat *st, struct err *err)
+{
+    if (!w->filter) {
+        return 1;
+    }
+    return w->path_cut ? err_set(err, ENAMETOOLONG, "a file lies too deep, below %.100s", w->path)
+                       : w->filter->file(w->filter->ctx, w->path, st, err);
+}
+
 static int child_put(struct writer *w, int dir_fd, const char *name, struct err *err)
 {
     struct stat st;
@@ -263,8 +289,11 @@ static int child_put(struct writer *w, int dir_fd, const char *name, struct err 
     int r = fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0
                 ? err_sys(err, "look at %s", w->path)
                 : 0;
-    if (r == 0 && !S_ISSOCK(st.st_mode)) {
-        r = file_put(w, dir_fd, name, &st, err);
+    if (r == 0) {
+        r = choose(w, &st, err);
+    }
+    if (r > 0) {
+        r = S_ISSOCK(st.st_mode) ? 0 : file_put(w, dir_fd, name, &st, err);
     }
     w->path_n = path_n;
     w->path_cut = path_cut;
@@ -315,13 +344,14 @@ static void linked_free(struct writer *w)
     }
 }
 
-int stow_write(int dir_fd, int out_fd, struct err *err)
+int stow_write_chosen(int dir_fd, int out_fd, const struct stow_filter *filter, struct err *err)
 {
     struct writer *w = xnew(struct writer);
     struct stat st;
     int r = fstat(dir_fd, &st) < 0 ? err_sys(err, "look at the file system") : 0;
 
     w->out_fd = out_fd;
+    w->filter = filter;
     w->device = st.st_dev;
     if (r == 0) {
         r = put(w, STOW_MAGIC, sizeof(STOW_MAGIC), err);
@@ -335,4 +365,9 @@ int stow_write(int dir_fd, int out_fd, struct err *err)
     linked_free(w);
     free(w);
     return r;
+}
+
+int stow_write(int dir_fd, int out_fd, struct err *err)
+{
+    return stow_write_chosen(dir_fd, out_fd, NULL, err);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
+#include "keeper/checkpoint/alone.h"
 #include "keeper/checkpoint/dump.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
@@ -33,8 +34,19 @@ static int disk_save(struct jail_shared *shared, const char *id, const struct ke
     return r;
 }
 
+static int parts_save(struct jail_shared *shared, const char *id, const struct keeper_save *save,
+                      int begun_fd, int fds[KEEPER_FDS_MAX], struct keeper_saved *out,
+                      struct err *err)
+{
+    if (save->flags & KEEPER_SAVE_ALONE) {
+        return alone_save(shared, id, begun_fd, fds, out, err);
+    }
+    return save->flags & KEEPER_SAVE_MEMORY ? dump_jail(shared, id, save, begun_fd, out, err)
+                                            : disk_save(shared, id, save, begun_fd, out, err);
+}
+
 int save_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
-              struct keeper_saved *out, struct err *err)
+              int fds[KEEPER_FDS_MAX], struct keeper_saved *out, struct err *err)
 {
     if (save->flags & KEEPER_SAVE_LOOK) {
         scoped_fd group = cgroups_leaf(shared->groups, id);
@@ -46,9 +58,10 @@ int save_jail(struct jail_shared *shared, const char *id, const struct keeper_sa
     if (begun < 0) {
         return begun;
     }
-    int r = save->flags & KEEPER_SAVE_MEMORY ? dump_jail(shared, id, save, begun, out, err)
-                                             : disk_save(shared, id, save, begun, out, err);
-    if (r == 0) {
+    int r = parts_save(shared, id, save, begun, fds, out, err);
+    if (r == 0 && fds[KEEPER_FD_DISK] >= 0) {
+        saved_abandon(shared->pool, save->name); /* it is not needed */
+    } else if (r == 0) {
         r = saved_commit(shared->pool, begun, save->name, save->flags & KEEPER_SAVE_SYNC, err);
     }
     if (r < 0) {

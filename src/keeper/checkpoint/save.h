@@ -12,8 +12,9 @@
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
-/* With KEEPER_SAVE_STOP the jail is frozen afterwards, and the caller destroys it. */
+/* With KEEPER_SAVE_STOP the jail is frozen afterwards, and the caller destroys it. fds are set with
+ * KEEPER_SAVE_ALONE (alone.h). */
 must_check int save_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
-                         struct keeper_saved *out, struct err *err);
+                         int fds[KEEPER_FDS_MAX], struct keeper_saved *out, struct err *err);
 
 #endif

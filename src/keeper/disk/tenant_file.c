@@ -100,6 +100,13 @@ int tenant_dir_open(int dir_fd, const char *path, bool same_mount, struct err *e
     return fd < 0 ? open_refused(fd, path, err) : fd;
 }
 
+int tenant_dir_read(int dir_fd, const char *path, struct err *err)
+{
+    int fd = beneath(dir_fd, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, 0);
+
+    return fd < 0 ? open_refused(fd, path, err) : fd;
+}
+
 ssize_t tenant_file_read(int fd, char *text, size_t size)
 {
     size_t len = 0;

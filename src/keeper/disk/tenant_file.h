@@ -40,6 +40,9 @@ must_check int tenant_file_open(int dir_fd, const char *path, const struct tenan
 /* Opens a directory with O_PATH. With same_mount, no part of the path may be a mount point. */
 must_check int tenant_dir_open(int dir_fd, const char *path, bool same_mount, struct err *err);
 
+/* Opens a directory to list it. -ENOTSUP when something else is there. */
+must_check int tenant_dir_read(int dir_fd, const char *path, struct err *err);
+
 /* Reads the file from its beginning, at most size - 1 bytes, and adds a NUL. Returns the number of
  * bytes. */
 must_check ssize_t tenant_file_read(int fd, char *text, size_t size);

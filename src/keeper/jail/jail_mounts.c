@@ -117,13 +117,14 @@ static int tmpfs_new(const char *mode, const char *size, unsigned attr, struct e
     return mounts_new("tmpfs", options, attr, err);
 }
 
+static const char *const links[][2] = {
+    {"ptmx", "pts/ptmx"},          {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
+    {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+};
+static const char *const dev_dirs[] = {"pts", "shm", "mqueue"};
+
 static int links_make(int dev, struct err *err)
 {
-    static const char *const links[][2] = {
-        {"ptmx", "pts/ptmx"},          {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
-        {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
-    };
-
     for (size_t i = 0; i < countof(links); i++) {
         if (symlinkat(links[i][1], dev, links[i][0]) < 0) {
             return err_sys(err, "make /dev/%s", links[i][0]);
@@ -182,9 +183,10 @@ static int dev_mount(struct jail_mounts *f, int root_fd, int private, struct err
     if (r < 0) {
         return r;
     }
-    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ||
-        mkdirat(dev, "mqueue", 0755) < 0) {
-        return err_sys(err, "make the directories of /dev");
+    for (size_t i = 0; i < countof(dev_dirs); i++) {
+        if (mkdirat(dev, dev_dirs[i], 0755) < 0) {
+            return err_sys(err, "make the directories of /dev");
+        }
     }
     scoped_fd pts = devpts_new(err);
     r = put(pts, dev, "pts", err);
@@ -346,4 +348,56 @@ int jail_mounts_mount(struct jail_mounts *f, int root_fd, const struct keeper_pl
         r = private_fill(f, private, err);
     }
     return r < 0 ? r : shown_mount(f, private, plan, size_files, err);
+}
+
+/* ---- what each jail has ---- */
+
+/* Of a name in /dev. */
+static mode_t dev_type(const char *name)
+{
+    for (size_t i = 0; i < countof(links); i++) {
+        if (strcmp(name, links[i][0]) == 0) {
+            return S_IFLNK;
+        }
+    }
+    for (size_t i = 0; i < countof(dev_dirs); i++) {
+        if (strcmp(name, dev_dirs[i]) == 0) {
+            return S_IFDIR;
+        }
+    }
+    for (size_t i = 0; i < KEEPER_ROOT_NODES; i++) {
+        if (strcmp(name, keeper_root_nodes[i].name) == 0) {
+            return S_IFREG;
+        }
+    }
+    return 0;
+}
+
+static mode_t private_type(const char *name)
+{
+    if (strcmp(name, "dev") == 0) {
+        return S_IFDIR;
+    }
+    for (size_t i = 0; i < SIZE_FILES_N; i++) {
+        if (strcmp(name, size_files_files[i].name) == 0) {
+            return S_IFREG;
+        }
+    }
+    return strcmp(name, "agent") == 0 || strcmp(name, "boot_id") == 0 ? S_IFREG : 0;
+}
+
+bool jail_mounts_has(const char *path, mode_t mode)
+{
+    static const char dev[] = "dev/";
+    const bool in_dev = strncmp(path, dev, strlen(dev)) == 0;
+    const mode_t type = in_dev ? dev_type(path + strlen(dev)) : private_type(path);
+
+    return type && type == (mode & S_IFMT);
+}
+
+size_t jail_mounts_has_n(void)
+{
+    const size_t others = 3; /* dev, agent, boot_id */
+
+    return others + SIZE_FILES_N + countof(links) + countof(dev_dirs) + KEEPER_ROOT_NODES;
 }

@@ -12,6 +12,9 @@
 #ifndef JAIL_JAIL_MOUNTS_H
 #define JAIL_JAIL_MOUNTS_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "keeper/jail/keeper_root.h"
 #include "keeper/jail/size_files.h"
 #include "lib/base/compiler.h"
@@ -44,5 +47,11 @@ struct jail_mounts {
 must_check int jail_mounts_take(struct jail_mounts *f, struct err *err);
 must_check int jail_mounts_mount(struct jail_mounts *f, int root_fd, const struct keeper_plan *plan,
                                  const struct size_files *size_files, struct err *err);
+
+/* Whether every jail has a file of that name and type in its private directory, /run/atoll, since
+ * it was made: its own /dev is there, too. And how many there are, without `shm`, where the files
+ * of /dev/shm are. */
+bool jail_mounts_has(const char *path, mode_t mode);
+size_t jail_mounts_has_n(void);
 
 #endif

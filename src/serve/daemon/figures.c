@@ -44,6 +44,11 @@ static void saves_show(struct sandboxes *sandboxes, const struct sandboxes_figur
     outcomes_show(page, "atoll_sandboxes_resumes_total", figures->resumes, figures->resumes_failed);
     prometheus_one(page, "atoll_snapshots_total", "counter", "Snapshots made.",
                    (double)figures->snapshots);
+    prometheus_family(page, "atoll_forks_total", "counter",
+                      "Forks asked for, by what they were made from.");
+    prometheus_value(page, "atoll_forks_total", "from=\"disk\"", (double)figures->forks_of_disks);
+    prometheus_value(page, "atoll_forks_total", "from=\"memory\"",
+                     (double)figures->forks_of_memory);
     saved_show(sandboxes, page);
 }
 

@@ -29,7 +29,8 @@ struct request {
     struct request *prev, *next;
     struct agent_channel *channel;
     enum step step;
-    uint32_t port;
+    uint32_t op;          /* enum channel_op */
+    uint32_t port;        /* or another value for the agent */
     bool second;          /* the first address has refused */
     struct jail_tcp *tcp; /* STEP_CONNECTS */
     int ours;             /* STEP_TOLD: the daemon's end; -1: it comes with the answer */
@@ -190,7 +191,7 @@ void agent_channel_close(struct agent_channel *ch)
     }
 }
 
-static void channel_break_as(struct agent_channel *ch, const char *why, bool hostile)
+static void channel_break(struct agent_channel *ch, const char *why, bool hostile)
 {
     if (ch->fd < 0) {
         return;
@@ -199,13 +200,8 @@ static void channel_break_as(struct agent_channel *ch, const char *why, bool hos
     if (!ch->quiet || hostile) {
         ch->handler.on_broken(ch->ctx, why, hostile);
     }
+    quiet_tell(ch, ch->quiet ? 0 : -ECONNRESET); /* first: those told next may ask again at once */
     answer_all(ch, -ECONNRESET);
-    quiet_tell(ch, ch->quiet ? 0 : -ECONNRESET);
-}
-
-static void channel_break(struct agent_channel *ch, const char *why)
-{
-    channel_break_as(ch, why, false);
 }
 
 /* ---- sending ---- */
@@ -298,7 +294,7 @@ static void tell(struct request *request, int ours, int theirs)
 {
     struct agent_channel *ch = request->channel;
     struct channel_message message = {
-        .op = CHANNEL_CONNECT, .seq = ch->next_seq++, .value = request->port};
+        .op = request->op, .seq = ch->next_seq++, .value = request->port};
 
     request->step = STEP_TOLD;
     request->ours = ours;
@@ -462,29 +458,43 @@ static void on_sockets(void *ctx, const struct keeper_answer *answer, int fds[KE
     }
 }
 
-void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,
-                           void *ctx)
+static void request_begin(struct agent_channel *ch, const struct request *wanted, int fd)
 {
+    scoped_fd given = fd;
+
     if (ch->fd < 0 || ch->requests_n == CHANNEL_REQUESTS_MAX) {
-        done(ctx, -EAGAIN);
+        wanted->done(wanted->ctx, -EAGAIN);
         return;
     }
     struct request *request = xnew(struct request);
-    *request = (struct request){.channel = ch,
-                                .port = port,
-                                .ours = -1,
-                                .deadline_ms = clock_mono_ms() + CHANNEL_TIMEOUT_MS,
-                                .done = done,
-                                .ctx = ctx};
+    *request = *wanted;
+    request->channel = ch;
+    request->ours = -1;
+    request->deadline_ms = clock_mono_ms() + CHANNEL_TIMEOUT_MS;
     DL_APPEND(ch->requests, request);
     if (ch->requests_n++ == 0) {
         arm(ch);
     }
-    if (ch->version == CHANNEL_VERSION_FIRST && is_for_the_agent(request)) {
-        tell(request, -1, -1);
+    bool asks = request->op != CHANNEL_CONNECT;
+    if (asks || (ch->version == CHANNEL_VERSION_FIRST && is_for_the_agent(request))) {
+        tell(request, -1, move_fd(&given));
     } else {
         serve(ch);
     }
+}
+
+void agent_channel_ask(struct agent_channel *ch, uint32_t op, uint32_t value, int fd,
+                       agent_channel_done *done, void *ctx)
+{
+    request_begin(ch, &(struct request){.op = op, .port = value, .done = done, .ctx = ctx}, fd);
+}
+
+void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,
+                           void *ctx)
+{
+    const struct request wanted = {.op = CHANNEL_CONNECT, .port = port, .done = done, .ctx = ctx};
+
+    request_begin(ch, &wanted, -1);
 }
 
 /* ---- quiet ---- */
@@ -495,7 +505,7 @@ static void on_quiet_timeout(uv_timer_t *timer)
 
     if (ch->quiet) {
         ch->quiet = false;
-        channel_break(ch, "it says it is quiet, and does not close the connection");
+        channel_break(ch, "it says it is quiet, and does not close the connection", false);
         return;
     }
     ch->quiet_seq = 0;
@@ -579,21 +589,21 @@ static const char *take_connection(struct request *request, struct received *in)
     return NULL;
 }
 
-static struct request *told_of(const struct agent_channel *ch, uint32_t seq)
+static struct request *told_of(const struct agent_channel *ch, const struct channel_message *is)
 {
     struct request *request;
 
     DL_FOREACH (ch->requests, request) {
-        if (request->step == STEP_TOLD && request->seq == seq) {
+        if (request->step == STEP_TOLD && request->seq == is->seq && request->op == is->op) {
             return request;
         }
     }
     return NULL;
 }
 
-static const char *on_connected(struct agent_channel *ch, struct received *in)
+static const char *on_answered(struct agent_channel *ch, struct received *in)
 {
-    struct request *request = told_of(ch, in->message.seq);
+    struct request *request = told_of(ch, &in->message);
 
     if (!request) {
         if (ch->abandoned == 0) {
@@ -606,13 +616,16 @@ static const char *on_connected(struct agent_channel *ch, struct received *in)
     if (status > 0 || status <= -4096) {
         return "its answer to a connect made no sense";
     }
-    if (status == 0 && ch->version == CHANNEL_VERSION_FIRST) {
+    if (status == 0 && request->op != CHANNEL_CONNECT) {
+        status = (int32_t)(in->message.value & INT32_MAX);
+    } else if (status == 0 && ch->version == CHANNEL_VERSION_FIRST) {
         const char *why = take_connection(request, in);
         if (why) {
             return why;
         }
     }
-    finish(request, status == 0 ? move_fd(&request->ours) : status);
+    bool connected = status == 0 && request->op == CHANNEL_CONNECT;
+    finish(request, connected ? move_fd(&request->ours) : status);
     arm(ch);
     return NULL;
 }
@@ -678,8 +691,9 @@ static const char *take(struct agent_channel *ch, struct received *in)
         ch->greeted = in->message.op == CHANNEL_HELLO && in->message.value == ch->version;
         return ch->greeted ? NULL : "it speaks another version";
     }
-    if (in->message.op == CHANNEL_CONNECT) {
-        return on_connected(ch, in);
+    const uint32_t op = in->message.op;
+    if (op == CHANNEL_CONNECT || op == CHANNEL_ALONE || op == CHANNEL_FILES) {
+        return on_answered(ch, in);
     }
     if (in->message.op == CHANNEL_LOG) {
         return on_line(ch, in);
@@ -720,14 +734,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
             return;
         }
         if (brought_descriptors(ch, r, in.fd)) {
-            channel_break_as(ch, "it handed over a descriptor, which no agent does", true);
+            channel_break(ch, "it handed over a descriptor, which no agent does", true);
             return;
         }
         const char *why = r == -EPROTO || r == -ETOOMANYREFS ? "it sent a message of another form"
                           : r <= 0                           ? "it closed the connection"
                                                              : take(ch, &in);
         if (why) {
-            channel_break(ch, why);
+            channel_break(ch, why, false);
         }
     }
 }
@@ -743,20 +757,6 @@ void agent_channel_drain_logs(struct agent_channel *ch)
             (void)on_line(ch, &in);
         }
     }
-}
-
-struct agent_channel_jail agent_channel_jail(struct keeper_client *keeper, const char *id, int past,
-                                             const struct keeper_answer *answer,
-                                             int fds[KEEPER_FDS_MAX])
-{
-    return (struct agent_channel_jail){
-        .keeper = keeper,
-        .id = id,
-        .name = answer->jail,
-        .version = answer->channel,
-        .past = past,
-        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
-    };
 }
 
 static void jail_name(struct agent_channel *ch, const struct agent_channel_jail *jail)

@@ -88,6 +88,13 @@ void agent_channel_quiet(struct agent_channel *ch, int how, void (*done)(void *c
  * the jail's services: 127.0.0.1 first, and when that refuses, [::1]. */
 void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,
                            void *ctx);
+
+/* Asks the agent CHANNEL_ALONE or CHANNEL_FILES, with a value and a descriptor that is taken over
+ * (or -1). done gets the value of its answer, or -errno as above: -EPROTONOSUPPORT from older
+ * agents. */
+void agent_channel_ask(struct agent_channel *ch, uint32_t op, uint32_t value, int fd,
+                       agent_channel_done *done, void *ctx);
+
 void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count);
 
 /* Sends the agent the usage of its jail, to show inside. An agent that does not read gets

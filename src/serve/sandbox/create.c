@@ -10,6 +10,7 @@
  * configuration again.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -35,6 +36,8 @@ struct start {
     enum start_row row;            /* start_set_row() alone writes it */
     bool claimed;                  /* it was parked */
     bool started;                  /* its save has the template's command running */
+    int files[ALONE_FDS];          /* of its source, for its agent; -1: none */
+    bool lacks_files;              /* there was no descriptor left for one of them */
     char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
     json_t *start_context;         /* of these, as a template's; NULL: the sandbox's own */
     struct start_command *command; /* under way */
@@ -104,6 +107,9 @@ static struct start start_take(struct sandbox *sb)
         DL_DELETE(sb->all->waiting, start);
     }
     start_command_free(start->command);
+    for (size_t i = 0; i < ALONE_FDS; i++) {
+        fd_closep(&start->files[i]);
+    }
     free(start->start_cmd);
     free(start->ready_cmd);
     json_decref(start->start_context);
@@ -232,7 +238,7 @@ static void claim_lost(struct sandbox *sb, const struct err *err)
 
 void start_lost(struct sandbox *sb, const struct err *err)
 {
-    if (sb->start->claimed) {
+    if (sb->start->claimed && !sb->fork_of) { /* a copy would lack the files of its source */
         claim_lost(sb, err);
     } else {
         start_fail(sb, err->code == EOPNOTSUPP ? -EOPNOTSUPP : -EIO, err);
@@ -263,7 +269,7 @@ void start_timeout(struct sandbox *sb)
     struct start *start = sb->start;
     struct err err;
 
-    if (start->phase == START_REFUSED) {
+    if (start->phase == START_REFUSED || (start->lacks_files && start->phase > START_MAKING)) {
         start_fail(sb, start->error, &start->err);
     } else if (start->phase == START_WAITING && waits_on(sb)) {
         set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
@@ -440,6 +446,44 @@ static void start_record(struct sandbox *sb, enum sandbox_change change)
     sandbox_record(sb, change, NULL, on_recorded, sb);
 }
 
+static void configure(struct sandbox *sb);
+
+static void on_files(void *ctx, int error)
+{
+    struct sandbox *sb = ctx;
+    struct err err;
+
+    if (is_starting(sb) && error < 0) {
+        (void)err_set(&err, -error, "the files of its source could not be copied: %s",
+                      strerrordesc_np(-error));
+        start_lost(sb, &err);
+    } else if (is_starting(sb)) {
+        configure(sb);
+    }
+    sandbox_release(sb);
+}
+
+/* The files of its source come first: all that its agent does next finds them there. */
+static void configure(struct sandbox *sb)
+{
+    static const uint32_t places[ALONE_FDS] = {
+        [KEEPER_FD_FILES] = CHANNEL_PLACE_RUN, [KEEPER_FD_DISK] = CHANNEL_PLACE_ROOT};
+
+    if (sb->start->lacks_files) {
+        set_patience(sb, 0); /* the caller is told from the loop */
+        return;
+    }
+    for (size_t i = 0; i < ALONE_FDS; i++) {
+        int fd = move_fd(&sb->start->files[i]);
+        if (fd >= 0) {
+            sandbox_hold(sb);
+            agent_channel_ask(sb->channel, CHANNEL_FILES, places[i], fd, on_files, sb);
+            return;
+        }
+    }
+    sandbox_init_agent(sb, on_init);
+}
+
 static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
                       int fds[KEEPER_FDS_MAX])
 {
@@ -454,7 +498,7 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
     }
     sandbox_take_jail(sb, sb->start->past, answer, fds);
     start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
-    sandbox_init_agent(sb, on_init);
+    configure(sb);
 }
 
 static void start_jail(struct sandbox *sb);
@@ -584,6 +628,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .past = past,
                             .done = done,
                             .ctx = ctx,
+                            .files = {-1, -1},
                             .started_ms = sb->started_ms,
                             .end_ms = sb->end_ms,
                             .trace = sb->trace,
@@ -640,6 +685,20 @@ static void begin_from_saved(struct sandbox *sb, const char *saved, sandbox_crea
     start_begin(sb, saved, memory, memory ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done, ctx);
 }
 
+/* A copy of a sandbox whose agent was the only process: the template's command had run in it. */
+static void take_copy(struct start *start, const struct alone *alone)
+{
+    start->started = true;
+    for (size_t i = 0; i < ALONE_FDS; i++) {
+        start->files[i] = alone->fds[i] < 0 ? -1 : fcntl(alone->fds[i], F_DUPFD_CLOEXEC, 0);
+        start->lacks_files |= alone->fds[i] >= 0 && start->files[i] < 0;
+    }
+    if (start->lacks_files) {
+        start->error =
+            err_set(&start->err, ENOSPC, "the server has no descriptors left for another sandbox");
+    }
+}
+
 /* A parked jail becomes the caller's: nothing is asked of the keeper. */
 static void start_claimed(struct sandbox *sb, const struct sandbox_params *params,
                           sandbox_created *done, void *ctx)
@@ -652,10 +711,14 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     *start = (struct start){.sb = sb,
                             .done = done,
                             .ctx = ctx,
+                            .files = {-1, -1},
                             .claimed = true,
                             .started = true,
                             .step_us = clock_mono_us()};
     sb->start = start;
+    if (params->alone) {
+        take_copy(start, params->alone);
+    }
     if (params->trace) {
         start->trace = *params->trace;
     }
@@ -669,7 +732,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
         logs->attached(logs->ctx, sb);
     }
     start_record(sb, CHANGE_CREATED);
-    sandbox_init_agent(sb, on_init);
+    configure(sb);
 }
 
 static bool is_prestarted(const struct template *template)
@@ -696,6 +759,11 @@ static void create_new(struct sandboxes *all, const struct sandbox_params *param
     const struct template *template = params->template;
     struct sandbox *sb = new_starting(all, params, SANDBOX_STARTING);
 
+    if (params->alone) {
+        start_begin(sb, template->saved, false, CHANNEL_PAST_NONE, done, ctx);
+        take_copy(sb->start, params->alone);
+        return;
+    }
     if (params->internal) {
         start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {

@@ -1,17 +1,20 @@
 /* fork.c - copies of a running sandbox: it is saved once, the copies are started from that save, a
- * few at a time, and then the save is removed. Each copy is a sandbox of its own, with its own id
+ * few at a time, and then the save is removed. A sandbox in which nothing runs but the agent is
+ * saved without its memory (alone.c). Each copy is a sandbox of its own, with its own id
  * and tokens, and with the options that its parent was created with. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/alloc.h"
+#include "lib/base/fd.h"
 #include "serve/sandbox/internal.h"
 
 enum { TRAFFIC_TOKEN_BYTES = 20 };
 
 struct forking {
     struct save save;
+    struct alone alone; /* in use while save.alone is not NULL */
     struct sandbox_fork asked;
     struct sandboxes *all;  /* counted, from the save on */
     struct template parent; /* owns its texts */
@@ -42,6 +45,7 @@ static void template_fini(struct template *t)
 static void forking_free(struct forking *forking)
 {
     template_fini(&forking->parent);
+    alone_fini(&forking->alone);
     json_decref(forking->metadata);
     json_decref(forking->env_vars);
     json_decref(forking->options);
@@ -100,6 +104,7 @@ static void child_start(struct forking *forking)
                                     .env_vars = forking->env_vars,
                                     .options = forking->options,
                                     .fork_of = forking->parent_id,
+                                    .alone = forking->save.alone,
                                     .trace = &forking->save.trace};
 
     *child = (struct child){.forking = forking, .index = forking->begun++};
@@ -123,6 +128,12 @@ static void children_refuse(struct forking *forking)
     }
 }
 
+/* Without the memory each is little work, and waits for the disk. */
+static uint32_t at_once(const struct forking *forking)
+{
+    return forking->save.alone ? SANDBOX_FORKS_ALONE_AT_ONCE : SANDBOX_FORKS_AT_ONCE;
+}
+
 /* The last to end frees. */
 static void children_start(struct forking *forking)
 {
@@ -131,14 +142,16 @@ static void children_start(struct forking *forking)
     if (all->closed) {
         children_refuse(forking);
     }
-    while (forking->begun < forking->asked.count && forking->under_way < SANDBOX_FORKS_AT_ONCE) {
+    while (forking->begun < forking->asked.count && forking->under_way < at_once(forking)) {
         if (child_admit(forking)) {
             child_start(forking);
         }
     }
     if (forking->ended == forking->asked.count) {
-        saved_release(all, forking->save.name);
-        saved_forget(all, forking->save.name);
+        if (alone_has_save(&forking->save)) {
+            saved_release(all, forking->save.name);
+            saved_forget(all, forking->save.name);
+        }
         forking_free(forking);
         sandboxes_release(all);
     }
@@ -158,6 +171,7 @@ static void parent_copy(struct forking *forking, const struct sandbox *sb)
 {
     const char *user = json_string_value(json_object_get(sb->init, "defaultUser"));
     const char *workdir = json_string_value(json_object_get(sb->init, "defaultWorkdir"));
+    const char *saved = alone_has_save(&forking->save) ? forking->save.name : NULL;
 
     forking->parent = (struct template){.id = xstrdup(sb->template_id),
                                         .alias = xstrdup(sb->template_alias),
@@ -169,7 +183,7 @@ static void parent_copy(struct forking *forking, const struct sandbox *sb)
                                         .cpu_count = sb->cpu_count,
                                         .memory_mb = sb->memory_mb,
                                         .disk_mb = sb->disk_mb,
-                                        .saved = xstrdup(forking->save.name)};
+                                        .saved = xstrdup(saved)};
     forking->metadata = json_deep_copy(sb->metadata);
     forking->env_vars = json_deep_copy(sb->env_vars);
     forking->options = json_deep_copy(sb->options);
@@ -201,7 +215,11 @@ static void on_saved(struct save *save, int error, const struct err *err,
     }
     forking->all = save->sb->all;
     forking->all->refs++;
-    saved_hold(forking->all, save->name);
+    *(save->alone ? &forking->all->forks_of_disks : &forking->all->forks_of_memory) +=
+        forking->asked.count;
+    if (alone_has_save(save)) {
+        saved_hold(forking->all, save->name);
+    }
     parent_copy(forking, save->sb);
     children_start(forking);
 }
@@ -215,6 +233,14 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork)
     forking->maker = xstrdup(fork->maker);
     forking->save.flags = KEEPER_SAVE_MEMORY;
     forking->save.done = on_saved;
-    saved_name_new(forking->save.name);
+    forking->save.alone = alone_possible(sb) ? &forking->alone : NULL;
+    for (size_t i = 0; i < ALONE_FDS; i++) {
+        forking->alone.fds[i] = -1;
+    }
+    if (forking->save.alone) {
+        saved_name_disk(forking->save.name);
+    } else {
+        saved_name_new(forking->save.name);
+    }
     save_add(sb, &forking->save);
 }

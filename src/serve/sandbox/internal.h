@@ -23,6 +23,7 @@
  *   resume.c         callers that want a paused sandbox back
  *   snapshot.c       a running sandbox as a template
  *   fork.c           copies of a running sandbox
+ *   alone.c          their save, where the agent is the only process
  *   saved.c          the saves that the keeper has: found, held, removed
  *   pack.c           the memory of paused sandboxes is compressed
  *   run.c            a command inside, through the agent
@@ -152,6 +153,7 @@ struct sandboxes {
 
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
+    uint64_t forks_of_disks, forks_of_memory;
     uint64_t dials, dials_failed;
     uint64_t ended[SANDBOX_REASONS];
     struct histogram steps[SANDBOX_STEPS];
@@ -350,6 +352,7 @@ struct save {
     enum save_phase phase; /* save_set_phase() alone writes it */
     bool healthy;          /* refused unless the agent answers */
     bool silent;           /* the agent did not answer: a pause goes on without its memory */
+    struct alone *alone;   /* of a fork that may do without the memory; NULL: it does not */
     struct trace_place trace;
     int64_t step_us; /* when the last step was over */
 
@@ -368,7 +371,30 @@ void save_check_drained(struct sandbox *sb);
 void save_found(struct sandbox *sb); /* the keeper had finished it */
 void save_abort(struct sandbox *sb, int error, const struct err *err); /* its jail is alive */
 bool save_is(const struct sandbox *sb, enum save_phase phase);         /* the first, if any */
+/* The phase is OVER, or RECORDING: the first is taken off the line, and its owner told. */
+void save_finish(struct sandbox *sb, int error, const struct err *err,
+                 const struct keeper_saved *saved);
 void save_fail_all(struct sandbox *sb, int error, const struct err *err);
+
+/* ---- alone.c ---- */
+
+enum { ALONE_FDS = 2 };
+
+/* A save of the disk, and of the files in memory; what the keeper gave for CHANNEL_FILES. */
+struct alone {
+    int fds[ALONE_FDS]; /* KEEPER_FD_FILES, KEEPER_FD_DISK; -1: there are none, or there is a
+                           snapshot of the disk under the save's name */
+    bool taken;         /* by the keeper */
+    uint32_t requests;  /* that the agent had had before */
+    struct keeper_saved saved;
+};
+
+/* The first save in line, with `alone`. It ends as any save does; it has no `alone` any more if it
+ * had to be made with the memory. */
+void alone_start(struct sandbox *sb);
+bool alone_possible(const struct sandbox *sb); /* false: it has volumes */
+void alone_fini(struct alone *alone);
+bool alone_has_save(const struct save *save); /* false: nothing is saved under its name */
 
 /* ---- pause.c ---- */
 

@@ -117,6 +117,20 @@ static const struct agent_channel_handler channel_handler = {
 
 /* ---- the jail ---- */
 
+struct agent_channel_jail agent_channel_jail(struct keeper_client *keeper, const char *id, int past,
+                                             const struct keeper_answer *answer,
+                                             int fds[KEEPER_FDS_MAX])
+{
+    return (struct agent_channel_jail){
+        .keeper = keeper,
+        .id = id,
+        .name = answer->jail,
+        .version = answer->channel,
+        .past = past,
+        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
+    };
+}
+
 struct jail_poll {
     uv_poll_t poll;
     struct sandbox *sb; /* counted */

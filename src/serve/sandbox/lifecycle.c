@@ -71,7 +71,7 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
         start_fail(sb, -ENOENT, &err); /* it is PAUSED now */
     }
     sandbox_hold(sb);
-    bool writing = save_is(sb, SAVE_WRITING);
+    bool writing = save_is(sb, SAVE_WRITING) || save_is(sb, SAVE_TAKING);
     bool paused = sb->state == SANDBOX_PAUSED;
     if (save_is(sb, SAVE_UNKNOWN)) { /* no answer will come: the keeper may have finished it */
         saved_forget(sb->all, sb->saves->name);

@@ -426,7 +426,12 @@ struct sandbox *parked_claim(struct sandboxes *all, const struct sandbox_params 
     if (all->use.parked_max == 0 || !fits(params)) {
         return NULL;
     }
-    struct parked_build *build = build_of(all, params->template);
+    /* A copy may be of a sandbox that no template describes any more. */
+    struct parked_build *build =
+        params->alone ? build_find(parking, params->template) : build_of(all, params->template);
+    if (!build) {
+        return NULL;
+    }
     demand_take(&build->demand, all->use.parked_max);
     note_claim(parking);
     struct parked_jail *parked = parked_up(build);

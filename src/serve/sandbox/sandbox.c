@@ -206,6 +206,8 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
         .resumes = all->resumes,
         .resumes_failed = all->resumes_failed,
         .snapshots = all->snapshots,
+        .forks_of_disks = all->forks_of_disks,
+        .forks_of_memory = all->forks_of_memory,
         .dials = all->dials,
         .dials_failed = all->dials_failed,
     };

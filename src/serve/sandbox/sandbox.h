@@ -56,6 +56,7 @@ enum {
     SANDBOX_WAKE_TIMEOUT_S_MIN = 300,        /* that one woken by traffic lives at least */
     SANDBOX_FORKS_MAX = 100,                 /* of one call */
     SANDBOX_FORKS_AT_ONCE = 8,
+    SANDBOX_FORKS_ALONE_AT_ONCE = 16,
 };
 
 /* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
@@ -158,8 +159,9 @@ struct sandbox_params { /* borrowed during the call */
     bool secure;
     const json_t *metadata; /* object of strings, or NULL; likewise */
     const json_t *env_vars;
-    const json_t *options; /* the rest of the body that is stored: network, autoPause, ... */
-    const char *fork_of;   /* the sandbox that it is a copy of; NULL: none */
+    const json_t *options;     /* the rest of the body that is stored: network, autoPause, ... */
+    const char *fork_of;       /* the sandbox that it is a copy of; NULL: none */
+    const struct alone *alone; /* a copy without its source's memory; NULL: any other */
     const struct trace_place *trace; /* of the call that wants it; NULL: none */
 
     /* A jail of the daemon's own, to build in: not listed, not found, not reachable from outside,
@@ -350,7 +352,8 @@ struct sandboxes_figures {
     uint64_t parked_hits, parked_misses; /* creates that found one, and those that found none */
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
-    uint64_t dials, dials_failed; /* sockets asked of agents */
+    uint64_t forks_of_disks, forks_of_memory; /* copies asked for, by what they were made from */
+    uint64_t dials, dials_failed;             /* sockets asked of agents */
     struct {
         const char *reason;
         uint64_t count;

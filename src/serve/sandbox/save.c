@@ -30,8 +30,8 @@ bool save_is(const struct sandbox *sb, enum save_phase phase)
 
 /* ---- the end of one ---- */
 
-static void save_finish(struct sandbox *sb, int error, const struct err *err,
-                        const struct keeper_saved *saved)
+void save_finish(struct sandbox *sb, int error, const struct err *err,
+                 const struct keeper_saved *saved)
 {
     struct save *save = sb->saves;
 
@@ -352,6 +352,8 @@ static void save_begin(struct sandbox *sb)
     }
     if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && save->phase == SAVE_WAITING) {
         save_check(sb);
+    } else if (save->alone) {
+        alone_start(sb);
     } else {
         save_go(sb);
     }

@@ -39,8 +39,13 @@ const uint32_t timer_states[SANDBOX_TIMERS] = {
 const struct phase save_phases[SAVE_PHASES] = {
     /* The daemon before may have asked for the same pause: then it is found and recorded. */
     [SAVE_WAITING] = {.name = "waiting",
-                      .next = PHASE(SAVE_CHECKING) | PHASE(SAVE_QUIETING) | PHASE(SAVE_RECORDING) |
-                              PHASE(SAVE_OVER)},
+                      .next = PHASE(SAVE_CHECKING) | PHASE(SAVE_ASKING) | PHASE(SAVE_QUIETING) |
+                              PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER)},
+    /* A fork that cannot do without the memory waits again, and is quieted next. */
+    [SAVE_ASKING] = {.name = "asking",
+                     .next = PHASE(SAVE_TAKING) | PHASE(SAVE_WAITING) | PHASE(SAVE_OVER)},
+    [SAVE_TAKING] = {.name = "taking",
+                     .next = PHASE(SAVE_ASKING) | PHASE(SAVE_WAITING) | PHASE(SAVE_OVER)},
     [SAVE_CHECKING] =
         {.name = "checking",
          .next = PHASE(SAVE_CHECKED) | PHASE(SAVE_OVER),
@@ -185,7 +190,8 @@ static void save_mark(struct save *save, enum save_phase phase)
 {
     const struct tracer *tracer = &save->sb->all->use.tracer;
     const struct trace_attribute id = {.name = "sandbox.id", .text = save->sb->id};
-    bool wrote = save->phase == SAVE_WRITING || save->phase == SAVE_UNKNOWN;
+    bool wrote =
+        save->phase == SAVE_WRITING || save->phase == SAVE_UNKNOWN || save->phase == SAVE_TAKING;
     const char *name = phase == SAVE_WRITING            ? "save.freeze"
                        : wrote && phase != SAVE_UNKNOWN ? "save.dump"
                        : save->phase == SAVE_RECORDING  ? "save.record"

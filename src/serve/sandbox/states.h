@@ -21,6 +21,8 @@ enum save_phase {
     SAVE_WAITING,   /* behind other saves, or for a channel to the agent */
     SAVE_CHECKING,  /* a pause with memory: the keeper's dry run */
     SAVE_CHECKED,   /* the dry run found nothing; the channel broke meanwhile and is made anew */
+    SAVE_ASKING,    /* a fork: the agent is asked whether it is alone; before TAKING, and after */
+    SAVE_TAKING,    /* a fork: the keeper saves without the memory */
     SAVE_QUIETING,  /* the agent was asked to be quiet and to close its channel */
     SAVE_DRAINING,  /* a pause: what comes from outside ends */
     SAVE_WRITING,   /* the keeper saves */
