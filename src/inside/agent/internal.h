@@ -44,7 +44,7 @@ struct agent_limits {
     uint32_t cpus;
 };
 
-/* What the processes of the jail inherit from the agent (alone.h). */
+/* Settings that the processes of the jail inherit from the agent (alone.h). */
 struct agent_inherited {
     struct rlimit limits[RLIM_NLIMITS];
     int nice;

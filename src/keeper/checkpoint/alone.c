@@ -274,8 +274,8 @@ static int disk_choose(void *ctx, const char *path, const struct stat *st, struc
                : err_set(err, ENOTSUP, "it has more than %d files", ALONE_DISK_FILES_MAX);
 }
 
-/* Of the overlay's own marks, the first ones say nothing about what a directory shows. A file of
- * the template that was changed has a second name in the overlay's index; if it had others in the
+/* The first of the overlay's own marks say nothing about what a directory shows. A file of the
+ * template that was changed has a second name in the overlay's index; if it had others in the
  * template, these show the changed file as well, and only the index knows. All other marks need the
  * snapshot, and so do access lists and capabilities, which name ids. */
 static int disk_attribute(void *ctx, const char *path, const char *name, struct str value,

@@ -352,7 +352,7 @@ int jail_mounts_mount(struct jail_mounts *f, int root_fd, const struct keeper_pl
 
 /* ---- what each jail has ---- */
 
-/* Of a name in /dev. */
+/* The type of the file that a jail has under this name in /dev. */
 static mode_t dev_type(const char *name)
 {
     for (size_t i = 0; i < countof(links); i++) {
