@@ -243,8 +243,7 @@ const struct command row_run = {
     .words_max = 0,
     .plain_words = PLAIN_NONE,
     .options = run_options,
-    .about = "\nThe exit code is that of the command. The sandbox is killed afterwards, also on\n"
-             "Ctrl-C. Without a command a terminal gets a shell; a pipe is read as a script.\n"
-             "--json ends stderr with a line of JSON: the sandbox's id and the exit code.",
+    .about = "Exits with the command's code; Ctrl-C kills the sandbox. Without a command: a\n"
+             "shell at a terminal, a script from a pipe. --json ends stderr with id and code.",
     .examples = "atoll run --file job.py -v data:/data -- --fast",
 };
