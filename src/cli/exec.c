@@ -81,7 +81,7 @@ const struct command row_exec = {
     .plain_words = 1,
     .takes = TAKES_SANDBOX,
     .options = exec_options,
-    .about = "\nThe exit code is that of the command, or 128 and the number of the signal that\n"
+    .about = "The exit code is that of the command, or 128 and the number of the signal that\n"
              "ended it; 126 and 127 mean that it could not be started. stdin is passed on if\n"
              "it is no terminal: in a loop over lines, add </dev/null. Ctrl-C ends the\n"
              "command; with -t it goes inside. A lost connection is made anew. --json ends\n"
