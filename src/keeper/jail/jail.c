@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "keeper/disk/mounts.h"
 #include "keeper/disk/tenant_file.h"
@@ -25,6 +26,8 @@
 #include "lib/base/log.h"
 #include "lib/base/small_file.h"
 #include "wire/channel.h"
+
+enum { SOCKETS_TRIES = 5, SOCKETS_PAUSE_NS = 1000 * 1000 };
 
 /* userns_clone() makes the user namespace; the cgroup namespace is made in the right group. */
 static const uint64_t jail_namespaces =
@@ -200,9 +203,15 @@ static int agent_reach(const struct jail_shared *shared, struct jail *jail, uint
 static int sockets_open(struct jail_shared *shared, const char *id, bool needed, struct jail *out,
                         struct err *err)
 {
+    const struct timespec pause = {.tv_nsec = SOCKETS_PAUSE_NS};
     struct err why;
     int r = network_sockets_open(shared->network, out->pidfd, &out->net, &why);
 
+    /* The worker that made the jail has copies of its sockets for a moment after they were sent. */
+    for (int i = 0; i < SOCKETS_TRIES && r == -EADDRINUSE; i++) {
+        (void)nanosleep(&pause, NULL);
+        r = network_sockets_open(shared->network, out->pidfd, &out->net, &why);
+    }
     if (r < 0 && needed) {
         *err = why;
         return r;
