@@ -180,9 +180,9 @@ static const struct setting settings[] = {
     {FIELD(bpf_figures), .kind = SWITCH, .fallback = "true", .hint = "true|false",
      .help = "make df and sysinfo() in a sandbox report its own limits, by three BPF "
              "programs, where the kernel allows it"},
-    {FIELD(keeper_workers), .kind = COUNT_OR_AUTO, .fallback = automatic, .hint = "N",
-     .help = "processes that start and end sandboxes; 1: the keeper alone; auto: one per "
-             "processor, at most 8"},
+    {FIELD(keeper_workers), .kind = COUNT_OR_AUTO, .fallback = "1", .hint = "N",
+     .help = "processes that start and end sandboxes, for machines with many processors; 1: the "
+             "keeper alone; auto: one per processor, at most 8"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "allow webhooks to addresses of this machine"},
     {FIELD(audit_days), .kind = COUNT, .fallback = "90", .hint = "DAYS",
