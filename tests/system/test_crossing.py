@@ -2,7 +2,6 @@
 sandboxes that are paused, forked, saved and restored, and what is left when all of them are gone."""
 
 import os
-import re
 import uuid
 
 import httpx
@@ -196,9 +195,5 @@ def test_a_copy_that_cannot_be_restored_is_not_begun_as_its_template(create, war
     snapshot = source.create_snapshot().snapshot_id
     [kept] = set((daemon.data / "pool" / "saved").iterdir()) - known
     (kept / "memory" / "pstree.img").unlink()
-    said = (daemon.data / "log").read_text(errors="replace")
     with pytest.raises(Exception, match="500.*cannot be restored"):
         create(snapshot)
-    more = (daemon.data / "log").read_text(errors="replace")[len(said) :]
-    [once] = [line for line in more.splitlines() if "cannot be restored" in line]
-    assert re.search(r"sandbox \w+: create: ", once), once
