@@ -137,7 +137,7 @@ def test_a_cell_over_a_pause_gives_its_result_to_the_client_that_asked(new_inter
         over_a_pause(api, sandbox)
     for cell in cells:
         cell.join()
-    assert [result.text for result in results] == ["'the result'", "'the next'"]
+    assert [result.text for result in results] == ["the result", "the next"]
     said = [int(line) for line in "".join(results[0].logs.stdout).split("\n") if line]
     assert said == list(range(len(said))) and len(said) in (100, 200000)
     assert results[1].logs.stdout == ["next\n"]

@@ -158,12 +158,8 @@ static void ring_keep(struct process *p, enum output_kind kind, struct str piece
     size_t limit = table->agent->output_kept_bytes;
 
     p->ring.limit = room < limit ? room : limit;
-    while (piece.len > 0) {
-        size_t most = kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK;
-        size_t n = piece.len < most ? piece.len : most;
-        ring_push(&p->ring, (int)kind, (struct str){piece.at, n}, most);
-        piece = str_skip(piece, n);
-    }
+    ring_push(&p->ring, (int)kind, piece,
+              kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK);
     table->kept_bytes = others + p->ring.bytes;
 }
 

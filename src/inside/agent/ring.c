@@ -65,9 +65,8 @@ static void append(struct ring *ring, int kind, struct str piece)
     ring->last_kind = kind;
 }
 
-void ring_push(struct ring *ring, int kind, struct str piece, size_t piece_max)
+static void push_one(struct ring *ring, int kind, struct str piece, size_t piece_max)
 {
-    assert(piece.len > 0 && piece.len <= piece_max && piece_max < SLACK_BYTES / 2);
     if (!extend(ring, kind, piece, piece_max)) {
         append(ring, kind, piece);
     }
@@ -75,6 +74,16 @@ void ring_push(struct ring *ring, int kind, struct str piece, size_t piece_max)
     /* Heads count as well: a million pieces of one byte are more than a megabyte. */
     while (ring->bytes > ring->limit || buf_len(&ring->records) > 2 * ring->limit + SLACK_BYTES) {
         ring_drop(ring);
+    }
+}
+
+void ring_push(struct ring *ring, int kind, struct str bytes, size_t piece_max)
+{
+    assert(piece_max > 0 && piece_max < SLACK_BYTES / 2);
+    while (bytes.len > 0) {
+        size_t n = bytes.len < piece_max ? bytes.len : piece_max;
+        push_one(ring, kind, (struct str){bytes.at, n}, piece_max);
+        bytes = str_skip(bytes, n);
     }
 }
 

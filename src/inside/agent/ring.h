@@ -19,8 +19,9 @@ struct ring {
 void ring_init(struct ring *ring, size_t limit);
 void ring_fini(struct ring *ring);
 
-/* Adds at the end. Pieces of one kind are joined up to `piece_max` bytes. */
-void ring_push(struct ring *ring, int kind, struct str piece, size_t piece_max);
+/* Adds at the end. Pieces of one kind are joined up to `piece_max` bytes, and longer ones are cut.
+ */
+void ring_push(struct ring *ring, int kind, struct str bytes, size_t piece_max);
 
 /* The oldest piece, valid until the ring is next touched; false when it is empty. */
 bool ring_peek(const struct ring *ring, int *kind, struct str *piece);
