@@ -171,7 +171,7 @@ export function CopyLine({ text, block, label = 'Copy' }: { text: string; block?
   };
   return (
     <div class={`copy-line ${block ? 'block' : ''}`}>
-      <code>{text}</code>
+      <code tabIndex={0}>{text}</code>
       <Button kind="quiet" small icon={done ? 'check' : 'copy'} label={done ? 'Copied' : label} onClick={copy} />
     </div>
   );
