@@ -234,7 +234,7 @@ def test_whoever_says_what_stands_for_what_gets_nothing_else(images):
 def test_another_version_is_refused_with_what_there_is(daemon, image, instead):
     with pytest.raises(BuildException, match="cannot be reached") as failed:
         build_here(daemon, image, "true")
-    assert "Without a registry this machine has Debian 13 with Python 3.13 and Node 20" in str(failed.value)
+    assert "Without a registry this machine has Debian 13 with Python 3.13 and Node 24" in str(failed.value)
     assert instead in str(failed.value)
 
 

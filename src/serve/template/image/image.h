@@ -91,7 +91,7 @@ const char *image_offline(const struct image_store *store, struct str reference)
  * tag is here only when `base` has that version, or when it names none: a pattern without a
  * template, which comes first, is for images of another system. "+node" stands for the version of
  * Node that the tag names (serve/template/build/stand_in.h). */
-#define IMAGE_BASE_IS "Debian 13 with Python 3.13 and Node 20"
+#define IMAGE_BASE_IS "Debian 13 with Python 3.13 and Node 24"
 #define IMAGE_MAP_DEFAULT                                                                          \
     "*alpine*=,*bookworm*=,*bullseye*=,*buster*=,*jammy*=,*noble*=,"                               \
     "debian:latest=base,debian:stable*=base,debian:trixie*=base,debian:13=base,debian:13-*=base,"  \
