@@ -1,6 +1,7 @@
 /* The edge keeps a client's answer open while its sandbox is paused and resumed: commands and
  * cells. Agent and interpreter are played by the test. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #include "edge_house.h"
@@ -472,7 +473,8 @@ static void a_team_has_its_share_of_those_who_wait(void)
 
 static char name[64]; /* "atoll-execution: ...\r\n" as the edge sent it */
 
-static int cell(int *interpreter, bool named)
+/* A cell that its interpreter has, and has not answered. */
+static int cell_ask(int *interpreter)
 {
     int c = client();
 
@@ -486,6 +488,13 @@ static int cell(int *interpreter, bool named)
     if (at && !strstr(head, "mine")) {
         (void)snprintf(name, sizeof(name), "%.*s\r\n", (int)strcspn(at, "\r"), at);
     }
+    return c;
+}
+
+static int cell(int *interpreter, bool named)
+{
+    int c = cell_ask(interpreter);
+
     answer(*interpreter, named ? name : "");
     send_chunk(*interpreter, "first\n", 6);
     const char *answered = hear(c, "\r\n\r\n");
@@ -496,10 +505,21 @@ static int cell(int *interpreter, bool named)
     return c;
 }
 
+static void cell_asked_for(int *interpreter, int from)
+{
+    char want[128];
+
+    *interpreter = service();
+    const char *head = hear(*interpreter, "\r\n\r\n");
+    (void)snprintf(want, sizeof(want), "GET /executions/%.32s?from=%d HTTP/1.1\r\n",
+                   strchr(name, ' ') + 1, from);
+    CHECK_THAT(strncmp(head, want, strlen(want)) == 0, "%s", head);
+    CHECK(strstr(head, TOKEN));
+}
+
 static void a_cell_goes_on_over_a_pause(void)
 {
     int interpreter = -1;
-    char want[128];
 
     start();
     int c = cell(&interpreter, true);
@@ -510,12 +530,7 @@ static void a_cell_goes_on_over_a_pause(void)
     on_loop(have_paused);
     (void)close(interpreter);
     on_loop(resume_sandbox);
-    interpreter = service();
-    const char *head = hear(interpreter, "\r\n\r\n");
-    (void)snprintf(want, sizeof(want), "GET /executions/%.32s?from=6 HTTP/1.1\r\n",
-                   strchr(name, ' ') + 1);
-    CHECK_THAT(strncmp(head, want, strlen(want)) == 0, "%s", head);
-    CHECK(strstr(head, TOKEN));
+    cell_asked_for(&interpreter, 6);
     answer(interpreter, name);
     send_chunk(interpreter, "second\n", 7);
     end(interpreter);
@@ -523,6 +538,86 @@ static void a_cell_goes_on_over_a_pause(void)
     CHECK_INT(body_n, 13);
     CHECK(memcmp(body, "first\nsecond\n", 13) == 0);
     (void)close(c), (void)close(interpreter);
+    finish();
+}
+
+/* An interpreter takes a connection that ends before the pause for a client that leaves. */
+static void a_cell_that_comes_back_keeps_its_connection_until_the_pause(void)
+{
+    for (int paused = 0; paused < 2; paused++) {
+        int interpreter = -1;
+        start();
+        int c = cell(&interpreter, true);
+        on_loop(pause_sandbox);
+        on_loop(have_paused);
+        (void)close(interpreter);
+        on_loop(resume_sandbox);
+        cell_asked_for(&interpreter, 6);
+        on_loop(pause_sandbox); /* it has not answered yet */
+        CHECK(only.watches->settled);
+        struct pollfd ended = {.fd = interpreter, .events = POLLIN};
+        CHECK_INT(poll(&ended, 1, 0), 0);
+        on_loop(paused ? have_paused : call_off);
+        if (paused) {
+            CHECK(how_it_ends(interpreter) <= 0);
+            (void)close(interpreter);
+            on_loop(resume_sandbox);
+            cell_asked_for(&interpreter, 6);
+        }
+        answer(interpreter, name);
+        send_chunk(interpreter, "second\n", 7);
+        end(interpreter);
+        CHECK(read_body(c, BODY_MAX));
+        CHECK_INT(body_n, 13);
+        (void)close(c), (void)close(interpreter);
+        finish();
+    }
+}
+
+static void a_cell_without_an_answer_is_asked_for(void)
+{
+    for (int known = 0; known < 2; known++) {
+        int interpreter = -1;
+        start();
+        int c = cell_ask(&interpreter);
+        on_loop(pause_sandbox);
+        on_loop(have_paused);
+        (void)close(interpreter);
+        on_loop(resume_sandbox);
+        cell_asked_for(&interpreter, 0);
+        if (known) {
+            answer(interpreter, name);
+            send_chunk(interpreter, "all\n", 4);
+            end(interpreter);
+            const char *head = hear(c, "\r\n\r\n");
+            CHECK(strstr(head, " 200 ") && !strstr(head, "xecution"));
+            CHECK(read_body(c, BODY_MAX));
+            CHECK_INT(body_n, 4);
+        } else {
+            say(interpreter, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+            CHECK(strstr(hear(c, "\r\n\r\n"), " 409 "));
+        }
+        (void)close(c), (void)close(interpreter);
+        finish();
+    }
+}
+
+static void a_request_that_was_not_sent_waits(void)
+{
+    start();
+    only.refusals = 1; /* between two tries */
+    int c = client();
+    say(c, "GET / HTTP/1.1\r\n" HEADERS "80\r\n\r\n");
+    while (only.dials == 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    on_loop(pause_sandbox);
+    on_loop(have_paused);
+    int s = service();
+    (void)hear(s, "\r\n\r\n");
+    say(s, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    CHECK(strstr(hear(c, "\r\n\r\n"), " 200 "));
+    (void)close(c), (void)close(s);
     finish();
 }
 
@@ -561,7 +656,11 @@ int main(void)
         {"a pause during the return waits again", a_pause_during_the_return_waits_again},
         {"a team has its share of those who wait", a_team_has_its_share_of_those_who_wait},
         {"a cell goes on over a pause", a_cell_goes_on_over_a_pause},
+        {"a cell that comes back keeps its connection until the pause",
+         a_cell_that_comes_back_keeps_its_connection_until_the_pause},
+        {"a cell without an answer is asked for", a_cell_without_an_answer_is_asked_for},
         {"a cell that cannot be continued is reset", a_cell_that_cannot_be_continued_is_reset},
+        {"a request that was not sent waits", a_request_that_was_not_sent_waits},
     };
 
     return check_run(tests, countof(tests));

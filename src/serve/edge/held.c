@@ -54,7 +54,9 @@ void held_fail(struct edge_request *p)
     over(p);
     forward_fini(forward);
     if (p->follow->is_cell) {
-        (void)forward_may_answer(forward); /* its answer has begun: it is reset */
+        if (forward_may_answer(forward)) { /* otherwise its answer has begun: it is reset */
+            edge_fail(p->edge, forward->ex, EDGE_ERROR_CHANGING, str_of(p->id), p->port);
+        }
     } else if (forward->ex && !forward->answer_ended) {
         forward->answer_ended = true;
         http_write(forward->ex, p->follow->end, p->follow->end_n);
@@ -106,14 +108,15 @@ static void on_late(uv_timer_t *timer)
 {
     struct edge_request *p = timer->data;
 
-    if (sandbox_info(p->backend->watch.sandbox).exact == SANDBOX_RESUMING) {
+    if (p->held || sandbox_info(p->backend->watch.sandbox).exact == SANDBOX_RESUMING) {
         (void)uv_timer_start(timer, on_late, EDGE_HELD_LOOK_MS, 0);
     } else {
         held_fail(p);
     }
 }
 
-/* A cell waits if its interpreter can continue it. */
+/* A cell waits if its interpreter can continue it, or has not answered yet: then the restored one
+ * is asked whether it knows the cell. */
 static bool joins(struct edge_request *p, const struct sandbox *sb)
 {
     const struct forward *forward = &p->forward;
@@ -121,7 +124,7 @@ static bool joins(struct edge_request *p, const struct sandbox *sb)
     if (p->waits || !p->follow || !p->follow->is_cell) {
         return p->waits;
     }
-    if (p->held && p->follow->named && forward->answered && !forward->answer_ended &&
+    if (p->held && (p->follow->named || !forward->answered) && !forward->answer_ended &&
         forward->request_ended && takes_place(p, sb)) {
         begin(p);
     }
@@ -134,15 +137,8 @@ void held_take(struct backend *from, struct sandbox *sb)
 
     DL_FOREACH_SAFE (from->requests, p, next) {
         if (joins(p, sb)) {
-            struct backend *to = backend_of(from->edge, sb);
-
-            request_drop(p);
-            p->held = false;
-            DL_DELETE(from->requests, p);
-            from->requests_n--;
-            p->backend = to;
-            DL_APPEND(to->requests, p);
-            to->requests_n++;
+            request_move(p, backend_of(from->edge, sb));
+            p->held = p->rejoins = false;
             (void)uv_timer_start(&p->timer, on_late, EDGE_HELD_MS, 0);
         }
     }
@@ -243,14 +239,17 @@ int held_send(struct edge_request *p, struct upstream *up, struct headers *heade
 }
 
 /* A command's stream is joined when its first envelope is there. */
-void held_answered(struct edge_request *p, int status, const struct http_header *headers, size_t n)
+bool held_answered(struct edge_request *p, int status, const struct http_header *headers, size_t n)
 {
     if (status != 200 || (p->follow->is_cell && !follow_named(p->follow, headers, n))) {
         held_fail(p);
-        return;
+        return false;
     }
     if (p->follow->is_cell) {
         over(p);
     }
-    forward_go_on(&p->forward);
+    if (p->forward.answered) {
+        forward_go_on(&p->forward);
+    }
+    return !p->forward.answered;
 }

@@ -310,6 +310,7 @@ struct edge_request *request_next(struct edge_request *request);
 
 /* For held.c: the parts that its requests share with all others. */
 void request_drop(struct edge_request *request); /* the connection to the service */
+void request_move(struct edge_request *request, struct backend *to); /* without its connection */
 void request_dial(struct edge_request *request);
 void request_fail(struct edge_request *request, enum edge_error error);
 
@@ -326,8 +327,9 @@ void held_rejoin(struct edge_request *request);
 /* There is a connection: sends that request. */
 must_check int held_send(struct edge_request *request, struct upstream *up,
                          struct headers *headers);
-void held_answered(struct edge_request *request, int status, const struct http_header *headers,
-                   size_t n);
+/* Returns true if the client has not been given the beginning of this answer: it is passed on. */
+must_check bool held_answered(struct edge_request *request, int status,
+                              const struct http_header *headers, size_t n);
 /* There will be no rest: the client is told what it would have been told when the pause began. */
 void held_fail(struct edge_request *request);
 

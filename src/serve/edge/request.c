@@ -91,20 +91,39 @@ void request_gone(struct edge_request *p, enum edge_error why)
     request_end(p, why);
 }
 
+void request_move(struct edge_request *p, struct backend *to)
+{
+    request_drop(p);
+    DL_DELETE(p->backend->requests, p);
+    p->backend->requests_n--;
+    p->backend = to;
+    DL_APPEND(to->requests, p);
+    to->requests_n++;
+}
+
+/* The service has seen nothing of the request, so it waits like those that come meanwhile. */
+static void request_wait(struct edge_request *p)
+{
+    request_move(p, backend_of(p->edge, p->backend->watch.sandbox));
+    p->tries = 0;
+    request_dial(p);
+}
+
 void request_hold(struct edge_request *p)
 {
-    if (p->waits) {
-        if (!p->rejoins || !p->forward.up) {
-            held_wait(p);
+    bool sent = p->forward.up;
+
+    if (p->waits && !(p->rejoins && sent)) {
+        held_wait(p);
+    } else if (!sent && p->forward.ex && !p->forward.answered) {
+        request_wait(p);
+    } else if (sent && p->port == AGENT_PORT) {
+        return; /* the agent ends it, also when it is one that rejoins */
+    } else {
+        p->held = sent && upstream_hold(p->forward.up, true);
+        if (!p->held) {
+            request_end(p, EDGE_ERROR_CHANGING);
         }
-        return; /* else its agent may have begun to answer: it ends the stream like any other */
-    }
-    if (p->port == AGENT_PORT && p->forward.up) {
-        return;
-    }
-    p->held = p->forward.up && upstream_hold(p->forward.up, true);
-    if (!p->held) {
-        request_end(p, EDGE_ERROR_CHANGING);
     }
 }
 
@@ -128,9 +147,10 @@ void request_go_on(struct edge_request *p)
 {
     if (p->held && p->forward.up) {
         (void)upstream_hold(p->forward.up, false);
+    } else {
+        held_rejoin(p);
     }
     p->held = false;
-    held_rejoin(p);
 }
 
 struct edge_request *request_next(struct edge_request *p)
@@ -160,8 +180,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     struct edge_request *p = ctx;
     scoped(headers_fini) struct headers out = {0};
 
-    if (p->waits) {
-        held_answered(p, status, headers, n);
+    if (p->waits && !held_answered(p, status, headers, n)) {
         return;
     }
     if (p->stream_to && status != 101) {
