@@ -72,7 +72,10 @@ class Notebook(client.Box):
     def execute(self, code):
         self.connection.request("POST", "/execute", json.dumps({"code": code}),
                                 self.route(PORT) | {"Content-Type": "application/json"})
-        lines = [json.loads(line) for line in self.connection.getresponse()]
+        answer = self.connection.getresponse()
+        if answer.status != 200:
+            raise RuntimeError(f"a cell was answered {answer.status}: {answer.read(500).decode()}")
+        lines = [json.loads(line) for line in answer]
         for line in lines:
             if line["type"] == "error":
                 raise RuntimeError(f"{line['name']}: {line['value']}")
