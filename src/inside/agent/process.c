@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <utlist.h>
 
 #include "inside/agent/journal.h"
@@ -19,6 +20,7 @@ enum {
     READS_PER_TURN = 4,                /* of one output, before others on the loop have theirs */
     PIPE_BYTES_USUAL = 64 * 1024,      /* of a pipe that nobody changed */
     PTY_PATIENCE_MS = 100,             /* for a terminal that the kernel does not hang up */
+    PTY_HELD_BYTES_MAX = 256 * 1024,   /* more than the kernel keeps of a terminal's output */
     LINGERING_MAX = 256,               /* past processes whose pipes are still emptied */
     KEPT_TOTAL_MAX = 32 * 1024 * 1024, /* in the rings of all processes */
 };
@@ -196,6 +198,17 @@ static void output_grow(struct output *out)
     }
 }
 
+static char *chunk_of(struct processes *table)
+{
+    if (!table->chunk) {
+        table->chunk = malloc(PROCESS_READ_BYTES); /* and not touched before it is used */
+        if (!table->chunk) {
+            abort();
+        }
+    }
+    return table->chunk;
+}
+
 /* Reads once. 1: there may be more. 0: not now. The output is closed when it is over. */
 static int output_read(struct output *out)
 {
@@ -205,13 +218,7 @@ static int output_read(struct output *out)
     if (out->process->state == PROCESS_DRAINING && !out->until_closed && out->drain_bytes < want) {
         want = out->drain_bytes;
     }
-    if (!table->chunk) {
-        table->chunk = malloc(PROCESS_READ_BYTES); /* and not touched before it is used */
-        if (!table->chunk) {
-            abort();
-        }
-    }
-    ssize_t n = read(out->fd, table->chunk, want);
+    ssize_t n = read(out->fd, chunk_of(table), want);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return errno == EINTR;
     }
@@ -457,6 +464,49 @@ static void each_process(struct processes *table, void (*each)(struct process *p
     }
 }
 
+static bool has_terminal(const struct process *p)
+{
+    return p->pty && p->state == PROCESS_RUNNING && p->outputs[0].fd >= 0;
+}
+
+/* Lets the processes at a terminal write to it, or wait. It undoes a Ctrl+S of the user's too: the
+ * kernel does not tell who stopped a terminal, and a saved one comes back without it in any case.
+ */
+static void terminal_flow(const struct process *p, int action)
+{
+    if (has_terminal(p)) {
+        int peer = ioctl(p->outputs[0].fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+        if (peer >= 0) {
+            (void)tcflow(peer, action);
+            (void)close(peer);
+        }
+    }
+}
+
+/* A save does not contain what the kernel keeps of a terminal's output. So nothing may be there
+ * when the jail is frozen: its writers wait, and what they have written goes into the ring. */
+static void terminal_empty(struct process *p)
+{
+    ssize_t n = 1; /* an end or an error is noticed when the terminal is read the next time */
+
+    if (!has_terminal(p)) {
+        return;
+    }
+    terminal_flow(p, TCOOFF);
+    for (size_t taken = 0; taken < PTY_HELD_BYTES_MAX && n > 0; taken += (size_t)n) {
+        n = read(p->outputs[0].fd, chunk_of(p->table), PROCESS_PTY_CHUNK);
+        if (n > 0) {
+            p->output_bytes[0] += (uint64_t)n;
+            ring_keep(p, OUTPUT_PTY, (struct str){p->table->chunk, (size_t)n});
+        }
+    }
+}
+
+static void terminal_go_on(struct process *p)
+{
+    terminal_flow(p, TCOON);
+}
+
 static void await_readers(struct process *p)
 {
     readers_forget(p);
@@ -482,6 +532,7 @@ void processes_hold(struct processes *table, bool ends)
         each_process(table, await_readers);
     }
     each_process(table, process_pump); /* stops what was being read */
+    each_process(table, terminal_empty);
 }
 
 void processes_go_on(struct processes *table)
@@ -489,6 +540,7 @@ void processes_go_on(struct processes *table)
     if (table->held) {
         table->held = false;
         each_process(table, process_pump);
+        each_process(table, terminal_go_on);
         (void)uv_timer_start(&table->patience, on_patience, PROCESS_AWAIT_MS, 0);
     }
 }
