@@ -356,7 +356,7 @@ static pid_t keeper_running(const struct probe *probe)
 
 static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
 {
-    struct criu_program criu;
+    struct criu_program criu, zygote;
     struct err err;
 
     pid_t keeper = keeper_running(probe);
@@ -371,8 +371,12 @@ static enum probe_verdict probe_memory(const struct probe *probe, struct probe_r
             out, PROBE_DEGRADED,
             "sandboxes are paused without their memory: %s (`make deps-criu` fetches it)", err.msg);
     }
-    return verdict(out, PROBE_OK, "CRIU %d.%d.%d saves sandboxes with their memory",
-                   criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
+    return verdict(out, PROBE_OK, "CRIU %d.%d.%d saves sandboxes with their memory; %s",
+                   criu.version / 10000, criu.version / 100 % 100, criu.version % 100,
+                   criu_find_zygote(&zygote, &err) == 0
+                       ? "a patched one clones them, so that they share pages"
+                       : "each that starts from a save has a copy of it, until `tools/deps "
+                         "criu-zygote` has built a patched one");
 }
 
 struct probe_result probe_merging(bool wanted)

@@ -52,6 +52,13 @@ static int timeout_ms_of(const struct handler *handler, const struct keeper_requ
 void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         task_function *run, bool is_retry)
 {
+    request_task_begin_with_zygote(handler, client, req, run, is_retry, -1);
+}
+
+void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
+                                    const struct keeper_request *req, task_function *run,
+                                    bool is_retry, int zygote)
+{
     struct request_task *task = xnew(struct request_task);
     struct err err = {0};
     int r = 0;
@@ -62,6 +69,7 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
         .deadline_ms = clock_mono_ms() + timeout_ms_of(handler, req),
         .client = client,
         .is_retry = is_retry,
+        .zygote = zygote,
         .req = *req,
     };
     if (handler->tasks_n >= HANDLE_TASKS_MAX) {
