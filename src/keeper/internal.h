@@ -4,6 +4,7 @@
 #define KEEPER_INTERNAL_H
 
 #include "keeper/checkpoint/task.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/handle.h"
 #include "keeper/jail/starting.h"
 #include "keeper/name_list.h"
@@ -33,7 +34,7 @@ struct request_task {
     bool overdue;
     uint64_t client;
     bool is_retry;
-    int zygote; /* its socket, which the keeper may have closed since; -1: restored without one */
+    struct zygote_ticket ticket; /* its socket may have been closed since */
     char group[CGROUP_TASK_BYTES];
     struct keeper_request req;
 };
@@ -89,7 +90,7 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
                         task_function *run, bool is_retry);
 void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
                                     const struct keeper_request *req, task_function *run,
-                                    bool is_retry, int zygote);
+                                    const struct zygote_ticket *ticket);
 /* Ends the task when its process has reported, and continues with what waited for it. */
 void request_task_step(struct handler *handler, struct request_task *task);
 void request_task_free(struct request_task *task);

@@ -400,10 +400,15 @@ static int memory_ready(struct keeper *keeper, struct err *err)
         return 0;
     }
     shared->criu = &keeper->criu;
-    if (criu_find_zygote(&keeper->criu_zygote, &err_zygote) < 0) {
-        log_info("each sandbox that starts from memory has a copy of its own: %s", err_zygote.msg);
+    if (!keeper->options->share_memory) {
+        log_info("each sandbox that starts from memory has a copy of its own (share_memory)");
     } else {
-        shared->zygotes = zygotes_new(&keeper->criu_zygote);
+        if (criu_find_zygote(&keeper->criu_zygote, &err_zygote) < 0) {
+            log_info("each sandbox that starts from memory has a copy of its own until there is a "
+                     "CRIU with our patch: %s",
+                     err_zygote.msg);
+        }
+        shared->zygotes = zygotes_new(&keeper->criu_zygote, keeper->options->share_memory_idle_s);
     }
     return manifest_agent_keep(shared->pool, keeper->options->agent_path, shared->agent_hash, err);
 }

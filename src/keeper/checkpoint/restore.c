@@ -41,7 +41,7 @@ struct restore {
     const char *id;
     const struct keeper_plan *plan;
     bool tcp_close;
-    int zygote; /* its socket, or -1 */
+    struct zygote_ticket *ticket;
     struct jail *out;
     struct manifest manifest;
     struct volume_mounts had; /* where the images expect volumes */
@@ -345,7 +345,7 @@ static int clone_ask(struct restore *restore, int group_fd, struct err *err)
     int r = cgroups_v1_open(restore->shared->groups, restore->id, &v1_files, err);
 
     return r < 0 ? r
-                 : zygote_ask(restore->zygote, group_fd, &v1_files, restore->mounts.own_ns,
+                 : zygote_ask(restore->ticket->socket, group_fd, &v1_files, restore->mounts.own_ns,
                               &restore->criu, err);
 }
 
@@ -363,27 +363,29 @@ static int clone_take(struct restore *restore, struct err *err)
 }
 
 /* A zygote that does not answer costs time and nothing else. */
-static int criu_begin(struct restore *restore, int group_fd, struct err *err)
+static int criu_begin_plain(struct restore *restore, int group_fd, struct err *err)
 {
-    if (restore->zygote >= 0) {
-        if (clone_ask(restore, group_fd, err) == 0) {
-            return 0;
-        }
+    if (restore->ticket->socket >= 0) {
         log_info("jail %s is restored without a zygote: %s", restore->id, err->msg);
+        restore->ticket->lost = true;
     }
     return criu_start(restore->shared->criu, group_fd, groups_enter, restore, &restore->criu, err);
 }
 
+static int criu_begin(struct restore *restore, int group_fd, struct err *err)
+{
+    if (restore->ticket->socket >= 0 && clone_ask(restore, group_fd, err) == 0) {
+        return 0;
+    }
+    return criu_begin_plain(restore, group_fd, err);
+}
+
 static int criu_ready(struct restore *restore, int group_fd, struct err *err)
 {
-    if (!restore->criu.cloned) {
+    if (!restore->criu.cloned || clone_take(restore, err) == 0) {
         return 0;
     }
-    if (clone_take(restore, err) == 0) {
-        return 0;
-    }
-    log_info("jail %s is restored without a zygote: %s", restore->id, err->msg);
-    return criu_start(restore->shared->criu, group_fd, groups_enter, restore, &restore->criu, err);
+    return criu_begin_plain(restore, group_fd, err);
 }
 
 /* CRIU starts while its input is being prepared. */
@@ -409,6 +411,10 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
     }
     if (r >= 0) {
         r = jail_take(restore, r, err);
+    }
+    if (r == 0 && restore->criu.cloned) {
+        cgroup_shared_note(group_fd, restore->ticket->bytes);
+        restore->ticket->used = true;
     }
     criu_stop(&restore->criu);
     if (r == 0) {
@@ -436,7 +442,8 @@ static int memory_open(struct restore *restore, struct err *err)
 }
 
 int restore_jail(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
-                 bool tcp_close, int zygote, struct jail *out, unsigned *made, struct err *err)
+                 bool tcp_close, struct zygote_ticket *ticket, struct jail *out, unsigned *made,
+                 struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
     struct restore restore = {
@@ -444,7 +451,7 @@ int restore_jail(struct jail_shared *shared, const char *id, const struct keeper
         .id = id,
         .plan = plan,
         .tcp_close = tcp_close,
-        .zygote = zygote,
+        .ticket = ticket,
         .out = out,
         .saved_fd = -1,
         .memory_fd = -1,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,16 +51,20 @@ struct zygote {
     unsigned failures;
     int64_t used_ms;
     int64_t started_ms;
-    uint64_t bytes; /* of the pages in its images, and when it is filled of those it has */
+    uint64_t bytes; /* of the pages in its images */
     int socket;
     char group[GROUP_BYTES];
 };
 
 struct zygotes {
     const struct criu_program *program;
+    int64_t idle_ms;
     int meminfo_fd;
     int64_t looked_ms;
-    unsigned next; /* number of a group */
+    int64_t absent_until_ms; /* no program was found: not before that, again */
+    uint64_t shared_bytes;   /* by all clones together, when they were counted, and since */
+    int64_t counted_ms;      /* 0: never */
+    unsigned next;           /* number of a group */
     struct zygote at[ZYGOTE_NAMES_MAX];
     char ending[GROUPS_MAX][GROUP_BYTES];
     size_t ending_n;
@@ -69,18 +74,23 @@ struct zygotes {
 
 bool zygote_fits(const struct zygote_memory *memory, uint64_t others_bytes, uint64_t bytes)
 {
-    return others_bytes + bytes <= memory->total_bytes / ZYGOTE_TOTAL_SHARE &&
-           zygote_usable(memory, bytes);
+    return memory->total_bytes > 0 &&
+           others_bytes + bytes <= memory->total_bytes / ZYGOTE_TOTAL_SHARE &&
+           memory->available_bytes >=
+               memory->reserved_bytes + bytes + memory->total_bytes / ZYGOTE_FILL_SHARE;
 }
 
-bool zygote_usable(const struct zygote_memory *memory, uint64_t bytes)
+bool zygote_start_fits(const struct zygote_memory *memory, uint64_t bytes)
 {
-    return memory->available_bytes >= bytes + memory->total_bytes / ZYGOTE_RESERVE_SHARE;
+    return memory->total_bytes == 0 || /* unknown */
+           memory->available_bytes >=
+               memory->reserved_bytes + bytes + memory->total_bytes / ZYGOTE_START_SHARE;
 }
 
 bool zygote_presses(const struct zygote_memory *memory)
 {
-    return memory->available_bytes < memory->total_bytes / ZYGOTE_PRESSURE_SHARE;
+    return memory->available_bytes <
+           memory->reserved_bytes + memory->total_bytes / ZYGOTE_PRESSURE_SHARE;
 }
 
 static struct zygote_memory memory_now(const struct zygotes *zygotes)
@@ -92,7 +102,38 @@ static struct zygote_memory memory_now(const struct zygotes *zygotes)
     return (struct zygote_memory){
         .total_bytes = cgroup_stat_value(text, "MemTotal:") * 1024,
         .available_bytes = cgroup_stat_value(text, "MemAvailable:") * 1024,
+        .reserved_bytes = zygotes->shared_bytes / ZYGOTE_WRITE_SHARE,
     };
+}
+
+struct count {
+    struct cgroups *groups;
+    uint64_t bytes;
+};
+
+static void clone_count(void *ctx, const char *id)
+{
+    struct count *count = ctx;
+
+    count->bytes += cgroups_shared(count->groups, id);
+}
+
+/* The groups of the jails know: also of clones that an earlier keeper made. Those that were made
+ * since the last count have been added. */
+static void clones_count(struct jail_shared *shared)
+{
+    struct zygotes *zygotes = shared->zygotes;
+    struct count count = {.groups = shared->groups};
+    const int64_t now_ms = clock_mono_ms();
+    struct err err;
+
+    if (zygotes->counted_ms && now_ms - zygotes->counted_ms < ZYGOTE_COUNT_MS) {
+        return;
+    }
+    zygotes->counted_ms = now_ms;
+    if (cgroups_each(shared->groups, clone_count, &count, &err) == 0) {
+        zygotes->shared_bytes = count.bytes;
+    }
 }
 
 static void dir_closep(DIR **dir)
@@ -218,6 +259,8 @@ static _Noreturn void zygote_become(struct jail_shared *shared, const struct zyg
                                     int images_fd, int socket, pid_t parent)
 {
     struct criu_mounts mounts;
+    struct criu_program program = *shared->zygotes->program;
+    const struct zygote_hello absent = {.version = ZYGOTE_VERSION, .status = -ENOENT};
     char numbers[3][NUMBER_BYTES];
     struct err err;
 
@@ -228,11 +271,16 @@ static _Noreturn void zygote_become(struct jail_shared *shared, const struct zyg
         fcntl(socket, F_SETFD, 0) < 0 || host_ns < 0) {
         _exit(126);
     }
+    (void)signal(SIGCHLD, SIG_DFL);
+    if (!program.path[0] && criu_find_zygote(&program, &err) < 0) {
+        (void)send(socket, &absent, sizeof(absent), MSG_NOSIGNAL);
+        _exit(0);
+    }
     (void)snprintf(numbers[0], NUMBER_BYTES, "%d", socket);
     (void)snprintf(numbers[1], NUMBER_BYTES, "%d", images_fd);
     (void)snprintf(numbers[2], NUMBER_BYTES, "%d", host_ns);
     char *words[] = {(char[]){"zygote"}, numbers[0], numbers[1], numbers[2], NULL};
-    criu_exec_clean(shared->zygotes->program, words);
+    criu_exec_clean(&program, words);
 }
 
 static int images_open(struct jail_shared *shared, const char *name, struct err *err)
@@ -331,33 +379,90 @@ static struct zygote *zygote_add(struct zygotes *zygotes, const char *name)
     return place;
 }
 
-static bool is_worth_it(const struct zygote *zygote)
+static bool begins(const char *name, const char *prefix)
 {
-    const bool built = strncmp(zygote->name, KEEPER_SAVED_BUILT, strlen(KEEPER_SAVED_BUILT)) == 0;
-
-    return zygote->failures < ZYGOTE_FAILURES_MAX && zygote->uses >= (built ? 1 : 2);
+    return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-int zygote_use(struct jail_shared *shared, const char *name, bool at_once)
+/* One jail or a few are started from other saves, mostly. */
+static bool is_for_many(const char *name)
 {
-    struct zygotes *zygotes = shared->zygotes;
-    struct err err;
+    return begins(name, KEEPER_SAVED_BUILT) || begins(name, KEEPER_SAVED_KEPT) ||
+           begins(name, KEEPER_SAVED_FORKS);
+}
 
-    if (!zygotes || shared->merges) {
-        return -1;
-    }
+static struct zygote *zygote_used(struct zygotes *zygotes, const char *name)
+{
     struct zygote *zygote = zygote_find(zygotes, name);
+
     if (!zygote) {
         zygote = zygote_add(zygotes, name);
     }
-    zygote->uses++;
     zygote->used_ms = clock_mono_ms();
-    if (zygote->state == ABSENT && is_worth_it(zygote) && zygote_start(shared, zygote, &err) < 0) {
-        log_info("no zygote for %s: %s", name, err.msg);
+    return zygote;
+}
+
+static void zygote_try(struct jail_shared *shared, struct zygote *zygote)
+{
+    struct err err;
+
+    if (zygote->state == ABSENT && zygote->failures < ZYGOTE_FAILURES_MAX &&
+        clock_mono_ms() >= shared->zygotes->absent_until_ms &&
+        zygote_start(shared, zygote, &err) < 0) {
+        log_info("no zygote for %s: %s", zygote->name, err.msg);
     }
+}
+
+void zygote_prepare(struct jail_shared *shared, const char *name)
+{
+    if (shared->zygotes && !shared->merges && is_for_many(name)) {
+        clones_count(shared);
+        zygote_try(shared, zygote_used(shared->zygotes, name));
+    }
+}
+
+/* Only where there are clones: all other sandboxes have the memory that they take from the host. */
+static int start_admit(struct zygotes *zygotes, const struct zygote *zygote, bool clones,
+                       struct err *err)
+{
     const struct zygote_memory memory = memory_now(zygotes);
-    const bool wanted = zygote->state == READY || (zygote->state == FILLING && at_once);
-    return wanted && zygote_usable(&memory, zygote->bytes) ? zygote->socket : -1;
+    const uint64_t bytes = clones ? zygote->bytes / ZYGOTE_WRITE_SHARE : zygote->bytes;
+
+    if ((!clones && !zygotes->shared_bytes) || zygote_start_fits(&memory, bytes)) {
+        zygotes->shared_bytes += clones ? zygote->bytes : 0;
+        return 0;
+    }
+    return err_set(err, ENOMEM,
+                   "this machine has %" PRIu64 " MB of memory left, and keeps %" PRIu64
+                   " MB for sandboxes that share memory and may write it; try again later",
+                   memory.available_bytes / MB, memory.reserved_bytes / MB);
+}
+
+int zygote_use(struct jail_shared *shared, const char *name, bool at_once,
+               struct zygote_ticket *out, struct err *err)
+{
+    struct zygotes *zygotes = shared->zygotes;
+
+    *out = ZYGOTE_TICKET_NONE;
+    if (!zygotes || shared->merges) {
+        return 0;
+    }
+    clones_count(shared);
+    struct zygote *zygote = zygote_used(zygotes, name);
+    if (zygote->uses++ == 0) {
+        scoped_fd images = images_open(shared, name, err); /* the restore says why it cannot */
+        zygote->bytes = images < 0 ? 0 : pages_bytes(images);
+    }
+    if (is_for_many(name) || zygote->uses > 1) {
+        zygote_try(shared, zygote);
+    }
+    const bool waits = at_once || begins(name, KEEPER_SAVED_FORKS);
+    const bool clones = zygote->state == READY || (zygote->state == FILLING && waits);
+    int r = start_admit(zygotes, zygote, clones, err);
+    if (r == 0 && clones) {
+        *out = (struct zygote_ticket){.socket = zygote->socket, .bytes = zygote->bytes};
+    }
+    return r;
 }
 
 void zygote_failed(struct jail_shared *shared, const char *name)
@@ -367,6 +472,15 @@ void zygote_failed(struct jail_shared *shared, const char *name)
     if (zygote) {
         zygote->failures++;
         zygote_end(shared, zygote, "a restore from it failed");
+    }
+}
+
+void zygote_lost(struct jail_shared *shared, const char *name)
+{
+    struct zygote *zygote = shared->zygotes ? zygote_find(shared->zygotes, name) : NULL;
+
+    if (zygote) {
+        zygote_end(shared, zygote, "it did not answer");
     }
 }
 
@@ -394,6 +508,11 @@ static void zygote_listen(struct jail_shared *shared, struct zygote *zygote)
     if (n == -EAGAIN || n == -EINTR) {
         return;
     }
+    if (n == (ssize_t)sizeof(hello) && hello.status == -ENOENT && zygote->state == FILLING) {
+        shared->zygotes->absent_until_ms = clock_mono_ms() + ZYGOTE_ABSENT_MS;
+        zygote_end(shared, zygote, "there is no CRIU with the patch for clones");
+        return;
+    }
     if (n != (ssize_t)sizeof(hello) || zygote->state != FILLING || hello.status < 0 ||
         hello.version != ZYGOTE_VERSION) {
         zygote->failures += zygote->state == FILLING;
@@ -401,7 +520,6 @@ static void zygote_listen(struct jail_shared *shared, struct zygote *zygote)
         return;
     }
     zygote->state = READY;
-    zygote->bytes = hello.bytes > zygote->bytes ? hello.bytes : zygote->bytes;
     log_info("zygote of %s has %" PRIu64 " MB of %u processes, in %u of %u huge pages",
              zygote->name, hello.bytes / MB, hello.tasks, hello.huge_made, hello.huge_tried);
 }
@@ -422,12 +540,15 @@ static void zygotes_look(struct jail_shared *shared)
             zygote_end(shared, zygote, "it took too long to fill");
         }
     }
+    if (zygotes->shared_bytes) {
+        clones_count(shared);
+    }
     struct zygote *oldest = zygote_oldest(zygotes);
     const struct zygote_memory memory = memory_now(zygotes);
     if (oldest && zygote_presses(&memory)) {
         zygote_end(shared, oldest, "the host has little memory left");
-    } else if (oldest && now_ms - oldest->used_ms > ZYGOTE_IDLE_MS) {
-        zygote_end(shared, oldest, "it was not used for ten minutes");
+    } else if (oldest && now_ms - oldest->used_ms > zygotes->idle_ms) {
+        zygote_end(shared, oldest, "it was not used for long");
     }
 }
 
@@ -477,11 +598,12 @@ size_t zygotes_poll(const struct zygotes *zygotes, struct pollfd *out)
     return n;
 }
 
-struct zygotes *zygotes_new(const struct criu_program *program)
+struct zygotes *zygotes_new(const struct criu_program *program, uint32_t idle_s)
 {
     struct zygotes *zygotes = xnew(struct zygotes);
 
     zygotes->program = program;
+    zygotes->idle_ms = (int64_t)idle_s * 1000;
     zygotes->meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     for (size_t i = 0; i < ZYGOTE_NAMES_MAX; i++) {
         zygotes->at[i].socket = -1;

@@ -28,17 +28,30 @@ enum {
     ZYGOTE_NAMES_MAX = 256,     /* saves whose restores are counted */
     ZYGOTE_FAILURES_MAX = 3,    /* then the save is always restored without one */
     ZYGOTE_TOTAL_SHARE = 4,     /* all together fill at most a quarter of the host's memory */
-    ZYGOTE_RESERVE_SHARE = 8,   /* an eighth of it stays available when one is filled or used */
-    ZYGOTE_PRESSURE_SHARE = 16, /* with less available, the one used longest ago is ended */
-    ZYGOTE_IDLE_MS = 10 * 60 * 1000,
+    ZYGOTE_FILL_SHARE = 8,      /* an eighth of it stays available when one is filled, */
+    ZYGOTE_START_SHARE = 32,    /* and this part when a jail starts, besides the reserve */
+    ZYGOTE_PRESSURE_SHARE = 16, /* with less besides it, the one used longest ago is ended */
+    ZYGOTE_WRITE_SHARE = 4, /* the reserve: this part of what the clones share, they may write */
     ZYGOTE_FILL_MS = 60 * 1000, /* then it is given up */
     ZYGOTE_LOOK_MS = 1000,
-    ZYGOTE_WAIT_MS = 5 * 1000, /* of a restore, for a zygote that is being filled */
+    ZYGOTE_COUNT_MS = 5 * 1000,   /* between two counts of all clones */
+    ZYGOTE_ABSENT_MS = 30 * 1000, /* until a program that was not there is looked for again */
+    ZYGOTE_WAIT_MS = 5 * 1000,    /* of a restore, for a zygote that is being filled */
 };
+
+/* A restore's permission to use a zygote. */
+struct zygote_ticket {
+    int socket;      /* for zygote_ask(); it stays the keeper's. -1: restore without one */
+    uint64_t bytes;  /* that it has */
+    bool used, lost; /* set by the restore: it is a clone; the zygote did not answer */
+};
+#define ZYGOTE_TICKET_NONE ((struct zygote_ticket){.socket = -1})
 
 /* ---- in the keeper ---- */
 
-struct zygotes *zygotes_new(const struct criu_program *program);
+/* Without a program (its path is ""), one is looked for whenever a zygote is to be made: it may be
+ * built while the keeper runs. */
+struct zygotes *zygotes_new(const struct criu_program *program, uint32_t idle_s);
 void zygotes_free(struct jail_shared *shared);
 /* In a process that was forked from the keeper and restores nothing: it has no zygotes. */
 void zygotes_leave(struct jail_shared *shared);
@@ -46,13 +59,19 @@ void zygotes_leave(struct jail_shared *shared);
 /* Removes the groups that an earlier keeper left. */
 void zygotes_sweep(struct cgroups *groups);
 
-/* A jail is about to be restored from that save. Returns the socket of a zygote for zygote_ask(),
- * which stays the keeper's, or -1; and starts a zygote when one is worth it. `at_once`: other
- * restores from it are under way, so a zygote that is being filled is waited for. */
-int zygote_use(struct jail_shared *shared, const char *name, bool at_once);
+/* A save was made. If many jails will start from it, its zygote is started. */
+void zygote_prepare(struct jail_shared *shared, const char *name);
+
+/* A jail is about to be restored from that save: says whether by a zygote, and starts one when it
+ * is worth it. `at_once`: other restores from it are under way, so a zygote that is being filled is
+ * waited for. -ENOMEM when the host's memory is needed for what clones may still write. */
+must_check int zygote_use(struct jail_shared *shared, const char *name, bool at_once,
+                          struct zygote_ticket *out, struct err *err);
 
 /* A restore from it has failed: it is ended, and after some failures not made again. */
 void zygote_failed(struct jail_shared *shared, const char *name);
+/* It did not answer a restore: it is ended. */
+void zygote_lost(struct jail_shared *shared, const char *name);
 
 /* The save is about to be removed. */
 void zygote_forget(struct jail_shared *shared, const char *name);
@@ -74,10 +93,12 @@ must_check int zygote_await(struct criu *criu, struct err *err);
 struct zygote_memory {
     uint64_t total_bytes;
     uint64_t available_bytes;
+    uint64_t reserved_bytes; /* for what the clones that live may write */
 };
-/* Whether one of that size may be filled, or used, beside others that have so many bytes. */
+/* Whether one of that size may be filled beside others that have so many bytes. */
 bool zygote_fits(const struct zygote_memory *memory, uint64_t others_bytes, uint64_t bytes);
-bool zygote_usable(const struct zygote_memory *memory, uint64_t bytes);
+/* Whether a jail may start that takes so many bytes, or will write so many. */
+bool zygote_start_fits(const struct zygote_memory *memory, uint64_t bytes);
 bool zygote_presses(const struct zygote_memory *memory);
 
 #endif
