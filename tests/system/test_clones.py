@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from glob import glob
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import httpx
 import pytest
 from daemon import PROGRAM, children, name_of, running, until
 from e2b import Sandbox
+from e2b.exceptions import ServiceBusyException
+from teams import add_team
 
 HOLDS_MB = 64
 CLONES = 100
@@ -147,6 +150,12 @@ def is_clone_of(daemon, sandbox, zygote):
     return any(pid in below for file in groups(sandbox.sandbox_id, "cgroup.procs") for pid in file.read_text().split())
 
 
+def charged(sandbox):
+    """Bytes of memory that count against the limit of the sandbox."""
+    files = [file for name in ("memory.current", "memory.usage_in_bytes") for file in groups(sandbox.sandbox_id, name)]
+    return int(files[0].read_text())
+
+
 def ranges(line):
     return [int(part, 16) for part in line.split()[0].split("-")]
 
@@ -223,10 +232,6 @@ def test_no_clone_sees_what_another_writes(daemon, snapshot, plain):
 def test_a_clone_is_charged_for_what_it_writes_and_its_limit_holds(daemon, snapshot, plain):
     [zygote] = zygotes(daemon) or zygote_of(daemon, snapshot)
 
-    def charged(sandbox):
-        files = [file for name in ("memory.current", "memory.usage_in_bytes") for file in groups(sandbox.sandbox_id, name)]
-        return int(files[0].read_text())
-
     clone = start(daemon, snapshot)
     assert is_clone_of(daemon, clone, zygote)
     idle = charged(clone)
@@ -255,7 +260,7 @@ def test_a_hundred_clones_answer(daemon, snapshot, plain):
             list(pool.map(lambda clone: clone.kill(), clones))
 
 
-def test_a_clone_is_paused_and_cloned_again(daemon, snapshot):
+def test_a_clone_is_paused_and_cloned_again(daemon, snapshot, plain):
     [zygote] = zygotes(daemon) or zygote_of(daemon, snapshot)
     clone = start(daemon, snapshot)
     assert is_clone_of(daemon, clone, zygote)
@@ -263,11 +268,34 @@ def test_a_clone_is_paused_and_cloned_again(daemon, snapshot):
     clone.pause()
     clone = Sandbox.connect(clone.sandbox_id, timeout=3600, **daemon.sdk)
     assert ask(daemon, clone, "digest") == digest
+    filled = said(daemon, " huge pages")
     forks = clone.fork(count=4, timeout=600)
+    assert said(daemon, " huge pages") > filled, "forks into several have a zygote of their own"
     assert {ask(daemon, fork, "digest") for fork in forks} == {digest}
+    assert all(charged(fork) < charged(plain) / 2 for fork in forks), "the first one too shares their memory"
     assert ask(daemon, clone, "digest") == digest
     for each in [clone, *forks]:
         each.kill()
+
+
+def test_a_zygote_that_does_not_answer_is_ended(daemon, snapshot, plain):
+    [zygote] = zygotes(daemon) or zygote_of(daemon, snapshot)
+    os.kill(zygote, signal.SIGSTOP)
+    clone = start(daemon, snapshot)
+    assert ask(daemon, clone, "digest") == ask(daemon, plain, "digest")
+    until(lambda: zygote not in zygotes(daemon), "the zygote is gone")
+    assert said(daemon, "it did not answer")
+    clone.kill()
+
+
+def test_a_snapshot_is_cloned_for_its_own_team_alone(daemon, snapshot, plain):
+    zygote_of(daemon, snapshot)
+    key = add_team(daemon, "another")
+    before = said(daemon, "restore")
+    for name in (snapshot, snapshot.partition(":")[0]):
+        answer = httpx.post(f"{daemon.url}/sandboxes", headers={"X-API-Key": key}, json={"templateID": name, "timeout": 60})
+        assert answer.status_code in (403, 404), answer.text
+    assert said(daemon, "restore") == before, "nothing was restored for them"
 
 
 def test_a_killed_zygote_costs_only_time(daemon, snapshot, plain):
@@ -328,14 +356,120 @@ def test_the_zygote_used_longest_ago_makes_room():
         assert start(daemon, snapshots[0]).commands.run("echo on").stdout == "on\n"
 
 
+def holding(daemon):
+    """A snapshot of a sandbox that holds some memory."""
+    sandbox = Sandbox.create(timeout=3600, **daemon.sdk)
+    hold = f"import os, time; held = os.urandom(1 << 20) * {HOLDS_MB}; open('held', 'w'); time.sleep(3600)"
+    sandbox.commands.run(f'python3 -c "{hold}"', background=True, timeout=0)
+    until(lambda: sandbox.files.exists("held"), "the memory is touched")
+    snapshot = sandbox.create_snapshot().snapshot_id
+    sandbox.kill()
+    return snapshot
+
+
+def test_a_zygote_that_nobody_uses_is_ended():
+    with running("--share-memory-idle-s", "1") as daemon:
+        snapshot = holding(daemon)
+        zygote_of(daemon, snapshot)
+        until(lambda: not zygotes(daemon), "it is gone")
+        assert said(daemon, "it was not used for long")
+        assert start(daemon, snapshot).commands.run("echo on").stdout == "on\n"
+
+
+class Memory:
+    """The host's memory as keepers see it that start while it is covered: some of it can be taken away."""
+
+    def __init__(self, file):
+        self.file, self.text = file, Path("/proc/meminfo").read_text()
+        self.total_kb = int(re.search(r"MemTotal: +(\d+)", self.text)[1])
+        self.file.touch()
+        self.leave(1 / 2)
+
+    def leave(self, part):
+        text = re.sub(r"(MemAvailable: +)\d+", rf"\g<1>{int(self.total_kb * part)}", self.text)
+        with open(self.file, "r+") as file:  # in one piece: somebody may be reading
+            file.write(text)
+            file.truncate()
+
+    @contextmanager
+    def covered(self):
+        """In the mount namespace of this process of the tests. Nothing can be restored meanwhile: the kernel mounts
+        no other /proc beside one that is covered."""
+        subprocess.run(["mount", "--bind", self.file, "/proc/meminfo"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "--lazy", "/proc/meminfo"], check=True)  # the keeper has it open
+
+
+REFUSED = "for sandboxes that share memory and may write it"
+
+
+def starts(daemon, snapshot):
+    try:
+        return start(daemon, snapshot).commands.run("echo on").stdout == "on\n"
+    except ServiceBusyException as error:
+        assert REFUSED in str(error)
+        return False
+
+
+def test_zygotes_end_and_starts_are_refused_when_the_host_has_little_memory(tmp_path):
+    memory = Memory(tmp_path / "meminfo")
+    with ExitStack() as stack:
+        with memory.covered():
+            daemon = stack.enter_context(running())
+        snapshot = holding(daemon)
+        [zygote] = zygote_of(daemon, snapshot)
+        clone = start(daemon, snapshot)
+        assert is_clone_of(daemon, clone, zygote)
+        memory.leave(1 / 20)  # less than a sixteenth
+        until(lambda: not zygotes(daemon), "it is gone")
+        assert said(daemon, "the host has little memory left") == 1
+        assert clone.commands.run("echo on").stdout == "on\n"
+        assert starts(daemon, snapshot)
+        assert not zygotes(daemon), "none is made while there is so little"
+        memory.leave(1 / 40)  # nothing beyond what the clone may write
+        assert not starts(daemon, snapshot)
+        assert Sandbox.create(timeout=60, **daemon.sdk).commands.run("echo on").stdout == "on\n"
+        with memory.covered():
+            keeper = daemon.child("keeper")
+            daemon.kill_child("keeper")
+            until(lambda: daemon.child("keeper") not in (None, keeper) and daemon.is_ready(), "the next keeper is there")
+        until(lambda: said(daemon, "keeper: ready") >= 2 or not starts(daemon, snapshot), "it serves")
+        assert not starts(daemon, snapshot), "the next keeper knows of the clone"
+        clone.kill()
+        until(lambda: starts(daemon, snapshot), "there are no clones left to keep it for")
+
+
+def test_workers_of_the_keeper_leave_zygotes_alone():
+    with running("--keeper-workers", "2") as daemon:
+        snapshot = holding(daemon)
+        [zygote] = zygote_of(daemon, snapshot)
+        clones = [start(daemon, snapshot) for _ in range(3)]
+        assert all(is_clone_of(daemon, clone, zygote) for clone in clones)
+        for pid, _ in children(daemon.child("keeper")):
+            if name_of(pid) == "keeper-worker":
+                os.kill(pid, signal.SIGKILL)  # the next workers are forked beside the zygote
+        boxes = [Sandbox.create(timeout=60, **daemon.sdk) for _ in range(4)]
+        assert all(box.commands.run("echo on").stdout == "on\n" for box in boxes)
+        assert zygotes(daemon) == [zygote]
+        assert is_clone_of(daemon, start(daemon, snapshot), zygote)
+
+
 @pytest.fixture
 def no_patched_criu(tmp_path):
     """Hides it, in the mount namespace of this process of the tests."""
     place = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll")) / "criu-zygote"
     assert (place / "usr/sbin/criu").exists(), "`tools/deps criu-zygote` builds it"
     subprocess.run(["mount", "--bind", tmp_path, place], check=True)
-    yield
-    subprocess.run(["umount", place], check=True)
+    hidden = [place]
+
+    def show():
+        while hidden:
+            subprocess.run(["umount", hidden.pop()], check=True)
+
+    yield show
+    show()
 
 
 def doctor():
@@ -346,13 +480,28 @@ def test_doctor_says_that_clones_share_pages():
     assert "a patched one clones them, so that they share pages" in doctor()
 
 
-def test_without_the_patched_criu_each_has_a_copy_of_its_own(no_patched_criu):
+def test_a_patched_criu_that_comes_later_is_used(no_patched_criu):
     with running() as daemon:
-        sandbox = Sandbox.create(timeout=3600, **daemon.sdk)
-        sandbox.commands.run("sleep 3600", background=True, timeout=0)
-        snapshot = sandbox.create_snapshot().snapshot_id
-        clones = [start(daemon, snapshot) for _ in range(4)]
+        snapshot = holding(daemon)
+        clones = [start(daemon, snapshot) for _ in range(3)]
         assert all(clone.commands.run("echo on").stdout == "on\n" for clone in clones)
+        assert all(charged(clone) > HOLDS_MB << 20 for clone in clones)
         assert not zygotes(daemon)
-        assert said(daemon, "has a copy of its own") == 1
-    assert "each that starts from a save has a copy of it" in doctor()
+        assert said(daemon, "has a copy of its own until there is a CRIU with our patch") == 1
+        assert "each that starts from a save has a copy of it" in doctor()
+        no_patched_criu()
+
+        def is_used():
+            start(daemon, snapshot).kill()
+            return zygotes(daemon)
+
+        until(is_used, "the keeper has found it")
+
+
+def test_without_shared_memory_each_has_a_copy_of_its_own():
+    with running("--share-memory", "false") as daemon:
+        snapshot = holding(daemon)
+        clones = [start(daemon, snapshot) for _ in range(3)]
+        assert all(charged(clone) > HOLDS_MB << 20 for clone in clones)
+        assert not zygotes(daemon)
+        assert said(daemon, "has a copy of its own (share_memory)") == 1

@@ -27,7 +27,7 @@
 
 enum {
     GROUPS_MAX = 64, /* numbers of groups, of those that live and those that are ending */
-    GROUP_BYTES = sizeof(GROUP) + 4,
+    GROUP_BYTES = sizeof(GROUP) + 12,
     MEMINFO_BYTES = 8192,
     MEMORY_FACTOR = 2, /* its limit: pages, page tables, and the page cache of the images */
     MEMORY_SLACK_MB = 256,
@@ -49,6 +49,7 @@ struct zygote {
     enum state state;
     unsigned uses;
     unsigned failures;
+    int64_t failed_ms; /* the last of them */
     int64_t used_ms;
     int64_t started_ms;
     uint64_t bytes; /* of the pages in its images */
@@ -402,10 +403,19 @@ static struct zygote *zygote_used(struct zygotes *zygotes, const char *name)
     return zygote;
 }
 
+static void failure_note(struct zygote *zygote)
+{
+    zygote->failures++;
+    zygote->failed_ms = clock_mono_ms();
+}
+
 static void zygote_try(struct jail_shared *shared, struct zygote *zygote)
 {
     struct err err;
 
+    if (clock_mono_ms() - zygote->failed_ms > ZYGOTE_FORGIVE_MS) {
+        zygote->failures = 0;
+    }
     if (zygote->state == ABSENT && zygote->failures < ZYGOTE_FAILURES_MAX &&
         clock_mono_ms() >= shared->zygotes->absent_until_ms &&
         zygote_start(shared, zygote, &err) < 0) {
@@ -470,7 +480,7 @@ void zygote_failed(struct jail_shared *shared, const char *name)
     struct zygote *zygote = shared->zygotes ? zygote_find(shared->zygotes, name) : NULL;
 
     if (zygote) {
-        zygote->failures++;
+        failure_note(zygote);
         zygote_end(shared, zygote, "a restore from it failed");
     }
 }
@@ -515,7 +525,9 @@ static void zygote_listen(struct jail_shared *shared, struct zygote *zygote)
     }
     if (n != (ssize_t)sizeof(hello) || zygote->state != FILLING || hello.status < 0 ||
         hello.version != ZYGOTE_VERSION) {
-        zygote->failures += zygote->state == FILLING;
+        if (zygote->state == FILLING) {
+            failure_note(zygote);
+        }
         zygote_end(shared, zygote, zygote->state == FILLING ? "it was not filled" : "it died");
         return;
     }
@@ -536,7 +548,7 @@ static void zygotes_look(struct jail_shared *shared)
     for (size_t i = 0; i < ZYGOTE_NAMES_MAX; i++) {
         struct zygote *zygote = &zygotes->at[i];
         if (zygote->state == FILLING && now_ms - zygote->started_ms > ZYGOTE_FILL_MS) {
-            zygote->failures++;
+            failure_note(zygote);
             zygote_end(shared, zygote, "it took too long to fill");
         }
     }

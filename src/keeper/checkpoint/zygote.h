@@ -25,8 +25,9 @@
 
 enum {
     ZYGOTES_MAX = 8,
-    ZYGOTE_NAMES_MAX = 256,     /* saves whose restores are counted */
-    ZYGOTE_FAILURES_MAX = 3,    /* then the save is always restored without one */
+    ZYGOTE_NAMES_MAX = 256,  /* saves whose restores are counted */
+    ZYGOTE_FAILURES_MAX = 3, /* then the save is restored without one, for so long: */
+    ZYGOTE_FORGIVE_MS = 10 * 60 * 1000,
     ZYGOTE_TOTAL_SHARE = 4,     /* all together fill at most a quarter of the host's memory */
     ZYGOTE_FILL_SHARE = 8,      /* an eighth of it stays available when one is filled, */
     ZYGOTE_START_SHARE = 32,    /* and this part when a jail starts, besides the reserve */
@@ -35,7 +36,7 @@ enum {
     ZYGOTE_FILL_MS = 60 * 1000, /* then it is given up */
     ZYGOTE_LOOK_MS = 1000,
     ZYGOTE_COUNT_MS = 5 * 1000,   /* between two counts of all clones */
-    ZYGOTE_ABSENT_MS = 30 * 1000, /* until a program that was not there is looked for again */
+    ZYGOTE_ABSENT_MS = 10 * 1000, /* until a program that was not there is looked for again */
     ZYGOTE_WAIT_MS = 5 * 1000,    /* of a restore, for a zygote that is being filled */
 };
 
