@@ -22,7 +22,7 @@ compile:
 	@TARGETS="$(PROGRAMS)" tools/build build
 
 run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000, and with TLS (ARGS="--listen ...")
-	@tools/deps run criu criu-zygote
+	@tools/deps run criu criu-zygote-later
 	@exec build/atoll serve $(ARGS)
 
 test: ## builds and runs every test; ends with `N passed, N failed` (LANES=1: one after the other)

@@ -1,7 +1,14 @@
 """CRIU is built once from a source that is known by its sum, with our patch; what prevents that is said, and is no
 failure of the set-up."""
 
+import time
+
 SAID = "CRIU with our patch was not built: sandboxes that start from one save each have a copy of its memory"
+
+
+def made(machine):
+    """The names in the cache, but for the lock that keeps two builds apart."""
+    return sorted(path.name for path in machine.cache.iterdir() if path.name != "criu-zygote.lock")
 
 
 def test_the_source_is_built_once_with_the_patch(machine):
@@ -12,7 +19,7 @@ def test_the_source_is_built_once_with_the_patch(machine):
     assert (machine.cache / "criu-zygote/usr/share/doc/criu/zygote.patch").read_text() == machine.patch.read_text()
     second = machine.deps("criu-zygote")
     assert (second.returncode, second.stderr) == (0, "")
-    assert [path.name for path in machine.cache.iterdir()] == ["criu-zygote"]
+    assert made(machine) == ["criu-zygote"]
 
 
 def test_another_patch_is_built_again(machine):
@@ -28,7 +35,7 @@ def refused(machine, why):
     assert result.returncode == 0, result.stderr
     assert why in result.stderr and SAID in result.stderr
     assert machine.criu_zygote is None
-    assert list(machine.cache.iterdir()) == []
+    assert made(machine) == []
 
 
 def test_a_description_with_another_sum_is_not_believed(machine):
@@ -62,3 +69,27 @@ def test_an_earlier_build_is_kept_when_the_next_one_fails(machine):
     machine.pins.write_text(machine.criu_source(says='"; no C'))
     result = machine.deps("criu-zygote")
     assert result.returncode == 0 and machine.criu_zygote == "patched", result.stderr
+
+
+def test_it_is_built_in_the_background_while_others_wait_for_it(machine):
+    machine.pins.write_text(machine.criu_source())
+    later = machine.deps("criu-zygote-later")
+    assert later.returncode == 0 and "in the background" in later.stderr
+    waited = machine.deps("criu-zygote")
+    assert waited.returncode == 0 and machine.criu_zygote == "patched", waited.stderr
+    deadline = time.monotonic() + 60
+    while [name for name in made(machine) if name.startswith(".")]:  # the other one sees that it is there, and ends
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    again = machine.deps("criu-zygote-later")
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_a_failure_in_the_background_is_in_its_log(machine):
+    machine.pins.write_text(machine.criu_source(says='"; no C'))
+    assert machine.deps("criu-zygote-later").returncode == 0
+    log, deadline = machine.cache / "criu-zygote.log", time.monotonic() + 60
+    while not log.exists() or SAID not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text() if log.exists() else "there is no log"
+        time.sleep(0.1)
+    assert machine.criu_zygote is None

@@ -532,8 +532,10 @@ static void zygote_listen(struct jail_shared *shared, struct zygote *zygote)
         return;
     }
     zygote->state = READY;
-    log_info("zygote of %s has %" PRIu64 " MB of %u processes, in %u of %u huge pages",
-             zygote->name, hello.bytes / MB, hello.tasks, hello.huge_made, hello.huge_tried);
+    log_info("zygote of %s has %" PRIu64
+             " MB of %u processes, in %u of %u huge pages, after %" PRId64 " ms",
+             zygote->name, hello.bytes / MB, hello.tasks, hello.huge_made, hello.huge_tried,
+             clock_mono_ms() - zygote->started_ms);
 }
 
 static void zygotes_look(struct jail_shared *shared)
