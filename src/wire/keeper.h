@@ -74,9 +74,9 @@ enum keeper_op {
 #define KEEPER_SAVED_PREFIX "saved-"
 /* Saves with this prefix belong to template builds, and only builds remove them. */
 #define KEEPER_SAVED_BUILT KEEPER_SAVED_PREFIX "build-"
-/* Many jails will be restored from such a save, so that it is worth a zygote (checkpoint/zygote.h)
- * at once: a built-in template that was saved with its start command running; a sandbox that is
- * forked into several, which all start right away. */
+/* Many jails will be restored from such a save, so that it is worth a zygote
+ * (keeper/checkpoint/zygote.h) at once: a built-in template that was saved with its start command
+ * running; a sandbox that is forked into several, which all start right away. */
 #define KEEPER_SAVED_KEPT KEEPER_SAVED_PREFIX "kept-"
 #define KEEPER_SAVED_FORKS KEEPER_SAVED_PREFIX "forks-"
 /* A layer that every pool has, and that is empty: for a disk that needs no other layer. */

@@ -385,7 +385,7 @@ static bool begins(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* One jail or a few are started from other saves, mostly. */
+/* From other saves a single jail is started, or a few. */
 static bool is_for_many(const char *name)
 {
     return begins(name, KEEPER_SAVED_BUILT) || begins(name, KEEPER_SAVED_KEPT) ||
