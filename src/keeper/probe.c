@@ -356,7 +356,7 @@ static pid_t keeper_running(const struct probe *probe)
 
 static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
 {
-    struct criu_program criu, zygote;
+    struct criu_program criu;
     struct err err;
 
     pid_t keeper = keeper_running(probe);
@@ -371,12 +371,32 @@ static enum probe_verdict probe_memory(const struct probe *probe, struct probe_r
             out, PROBE_DEGRADED,
             "sandboxes are paused without their memory: %s (`make deps-criu` fetches it)", err.msg);
     }
-    return verdict(out, PROBE_OK, "CRIU %d.%d.%d saves sandboxes with their memory; %s",
-                   criu.version / 10000, criu.version / 100 % 100, criu.version % 100,
-                   criu_find_zygote(&zygote, &err) == 0
-                       ? "a patched one clones them, so that they share pages"
-                       : "each that starts from a save has a copy of it, until `tools/deps "
-                         "criu-zygote` has built a patched one");
+    return verdict(out, PROBE_OK, "CRIU %d.%d.%d saves sandboxes with their memory",
+                   criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
+}
+
+struct probe_result probe_sharing(bool wanted)
+{
+    struct probe_result out = {.name = "shared memory"};
+    struct criu_program criu;
+    struct err err;
+
+    if (!wanted) {
+        out.verdict = verdict(&out, PROBE_OK,
+                              "CRIU as it is restores every sandbox, with a copy of its save's "
+                              "memory, unless the daemon was started with share_memory");
+    } else if (criu_find_zygote(&criu, &err) < 0) {
+        out.verdict =
+            verdict(&out, PROBE_OK,
+                    "CRIU as it is restores every sandbox, with a copy of its save's "
+                    "memory, until `tools/deps criu-zygote` has built one with our patch");
+    } else {
+        out.verdict = verdict(&out, PROBE_OK,
+                              "CRIU %d.%d.%d with our patch clones sandboxes that start from one "
+                              "save, so that they share its memory",
+                              criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
+    }
+    return out;
 }
 
 struct probe_result probe_merging(bool wanted)

@@ -472,12 +472,13 @@ def no_patched_criu(tmp_path):
     show()
 
 
-def doctor():
-    return subprocess.run([PROGRAM, "doctor"], stdout=subprocess.PIPE, text=True).stdout
+def doctor(*words):
+    return subprocess.run([PROGRAM, "doctor", *words], stdout=subprocess.PIPE, text=True).stdout
 
 
 def test_doctor_says_that_clones_share_pages():
-    assert "a patched one clones them, so that they share pages" in doctor()
+    assert "with our patch clones sandboxes that start from one save" in doctor()
+    assert "unless the daemon was started with share_memory" in doctor("--share-memory", "false")
 
 
 def test_a_patched_criu_that_comes_later_is_used(no_patched_criu):
@@ -488,7 +489,7 @@ def test_a_patched_criu_that_comes_later_is_used(no_patched_criu):
         assert all(charged(clone) > HOLDS_MB << 20 for clone in clones)
         assert not zygotes(daemon)
         assert said(daemon, "has a copy of its own until there is a CRIU with our patch") == 1
-        assert "each that starts from a save has a copy of it" in doctor()
+        assert "until `tools/deps criu-zygote` has built one with our patch" in doctor()
         no_patched_criu()
 
         def is_used():
