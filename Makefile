@@ -22,7 +22,7 @@ compile:
 	@TARGETS="$(PROGRAMS)" tools/build build
 
 run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000, and with TLS (ARGS="--listen ...")
-	@tools/deps run criu
+	@tools/deps run criu criu-zygote-later
 	@exec build/atoll serve $(ARGS)
 
 test: ## builds and runs every test; ends with `N passed, N failed` (LANES=1: one after the other)
@@ -52,11 +52,11 @@ bench-compare: bench-build ## compares two commits by ratio in one run: A=commit
 	@BENCH_BUILD=$(CURDIR)/build-bench bench/compare "$(A)" "$(B)"
 
 bench-build:
-	@tools/deps build run criu bench
+	@tools/deps build run criu criu-zygote bench
 	@TARGETS="$(PROGRAMS) $(BENCHES)" tools/build build-bench
 
 install: build ## copies programs, templates, units and an example configuration below PREFIX
-	@[ -n "$(DESTDIR)" ] || tools/deps run criu
+	@[ -n "$(DESTDIR)" ] || tools/deps run criu criu-zygote
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
 uninstall: ## removes what install copied; keeps configuration, data and cache (SANDBOXES=keep: sandboxes as well)

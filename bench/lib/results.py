@@ -33,6 +33,10 @@ NODE_BURST = "tti.burst.node -v.JS SDK.all"
 AIMS = (
     ("100 forks of an empty sandbox", 500, "ms", "memory.forks", "median", None),
     ("10 forks of a sandbox with 100 MB", 500, "ms", "memory.100.forks", "median", None),
+    ("processor time of a clone with 100 MB, as a multiple of a plain restore", 0.5, "x",
+     "clones.100.clone.processor time", "median", "clones.100.plain.processor time"),
+    ("memory of a clone with 100 MB, as a multiple of a plain restore", 0.1, "x", "clones.100.clone.memory charged", "median",
+     "clones.100.plain.memory charged"),
     ("resume of 1 GB, until its first command has answered", 100, "ms", "memory.1000.ready", "median", None),
     ("fork of 1 GB", 250, "ms", "memory.1000.fork", "median", None),
     ("fork of 1 GB, memory of each", 10, "MB", "memory.1000.fork.memory", "median", None),

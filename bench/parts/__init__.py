@@ -4,7 +4,7 @@ Each is a module with LIMIT_S, the seconds it may take in each mode, and measure
 started otherwise, DAEMON_ARGS; prepare(), for what must be there before its time begins; and WHEN, the modes in which
 it is run without being named, where that is not all."""
 
-from parts import builds, code, density, execs, files, growth, interpreters, lists, memory, merged, network, rate, sampling, tti
+from parts import builds, clones, code, density, execs, files, growth, interpreters, lists, memory, merged, network, rate, sampling, tti
 
 PARTS = {
     "tti": tti,
@@ -12,6 +12,7 @@ PARTS = {
     "rate": rate,
     "files": files,
     "memory": memory,
+    "clones": clones,
     "density": density,
     "code": code,
     "interpreters": interpreters,

@@ -180,6 +180,7 @@ def saves(part, size, rounds, criu):
 OF = {"atoll: pause, durable": "criu dump", "atoll: snapshot, durable": "criu dump",
       "atoll: of it the source stands still": "criu dump", "atoll: resume": "criu restore", "atoll: fork": "criu restore"}
 OF[READY] = "criu restore"
+OF[f"atoll: {TEN} forks at once"] = "criu restore"
 KEYS = {  # by the MB that are touched
     0: {"atoll: pause, durable": "memory.pause", "atoll: resume": "memory.resume", "atoll: 100 forks at once": "memory.forks"},
     100: {f"atoll: {TEN} forks at once": "memory.100.forks"},

@@ -113,13 +113,14 @@ static bool files_check(const struct cli *cli, json_t *all)
 
 static bool machine_check(const struct cli *cli, json_t *all)
 {
-    struct probe_result results[PROBE_RESULTS_MAX + 2];
+    struct probe_result results[PROBE_RESULTS_MAX + 3];
     bool well = true;
     size_t n = probe_machine(cli->config.data, results);
 
     for (size_t i = 0; i < n; i++) {
         well = well && results[i].verdict != PROBE_MISSING;
     }
+    results[n++] = probe_sharing(cli->config.share_memory);
     results[n++] = probe_merging(cli->config.merge_pages);
     results[n++] = probe_size_bpf(cli->config.bpf_figures);
     for (size_t i = 0; i < n; i++) {

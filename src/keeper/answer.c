@@ -2,6 +2,7 @@
 
 #include <sys/vfs.h>
 
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/disk/charge.h"
 #include "keeper/disk/saved.h"
 #include "keeper/disk/volume.h"
@@ -37,6 +38,8 @@ void answer_status(struct jail_shared *shared, struct keeper_status *out)
 static struct keeper_answer forget(struct jail_shared *shared, const struct keeper_request *req)
 {
     struct err err = {0};
+
+    zygote_forget(shared, req->save.name);
     int r = saved_forget(shared->pool, req->save.name, &err);
     struct keeper_answer answer = answer_to(req, r, &err);
 

@@ -78,7 +78,7 @@ static bool ending_step(struct handler *handler, struct ending *ending)
         }
     }
     if (ending->retry && r == 0) {
-        restore_retry(handler, ending->client, ending->retry);
+        restore_retry(handler, ending->client, ending->retry, ending->retry_tcp_close);
     } else {
         handler_answer_plain(handler, ending->client, &ending->answer);
     }
@@ -87,13 +87,14 @@ static bool ending_step(struct handler *handler, struct ending *ending)
 
 void ending_begin_with_retry(struct handler *handler, uint64_t client, const char *id,
                              unsigned parts, const struct keeper_answer *answer,
-                             const struct keeper_request *retry)
+                             const struct keeper_request *retry, bool retry_tcp_close)
 {
     struct ending *ending = xnew(struct ending);
 
     if (retry) {
         ending->retry = xnew(struct keeper_request);
         *ending->retry = *retry;
+        ending->retry_tcp_close = retry_tcp_close;
     }
     memcpy(ending->id, id, strnlen(id, KEEPER_ID_BYTES - 1));
     ending->parts = parts;
@@ -112,7 +113,7 @@ void ending_begin_with_retry(struct handler *handler, uint64_t client, const cha
 void ending_begin(struct handler *handler, uint64_t client, const char *id, unsigned parts,
                   const struct keeper_answer *answer)
 {
-    ending_begin_with_retry(handler, client, id, parts, answer, NULL);
+    ending_begin_with_retry(handler, client, id, parts, answer, NULL, false);
 }
 
 void remove_and_answer(struct handler *handler, uint64_t client, const char *id, unsigned made,

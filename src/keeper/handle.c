@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "keeper/answer.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/disk/saved.h"
 #include "keeper/internal.h"
 #include "lib/base/alloc.h"
@@ -73,10 +74,12 @@ int handler_leave(struct handler *handler)
     return r;
 }
 
-/* Descriptors of work that is in progress here; workers wait for requests all the time. */
+/* Descriptors of work that is in progress here, and of zygotes, which are looked after; workers
+ * wait for requests all the time. */
 static size_t busy_n(const struct handler *handler)
 {
-    return handler->endings_n + handler->tasks_n + handler->startings.n;
+    return handler->endings_n + handler->tasks_n + handler->startings.n +
+           zygotes_poll_n(handler->shared->zygotes);
 }
 
 void handler_settle(struct handler *handler, const struct pollfd *polled)
@@ -90,6 +93,7 @@ void handler_settle(struct handler *handler, const struct pollfd *polled)
         request_task_step(handler, task);
     }
     endings_step(handler, polled, endings_n);
+    zygotes_step(handler->shared);
 }
 
 size_t handler_poll_n(const struct handler *handler)
@@ -108,6 +112,7 @@ void handler_poll(const struct handler *handler, struct pollfd *out)
     DL_FOREACH (handler->tasks, task) {
         *out++ = (struct pollfd){.fd = task->process.socket, .events = POLLIN};
     }
+    out += zygotes_poll(handler->shared->zygotes, out);
     startings_poll(&handler->startings, out);
     workers_poll(handler->workers, out + handler->startings.n);
 }

@@ -8,6 +8,7 @@
 #include "keeper/checkpoint/pack.h"
 #include "keeper/checkpoint/restore.h"
 #include "keeper/checkpoint/save.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/disk/saved.h"
 #include "keeper/internal.h"
 #include "lib/base/log.h"
@@ -189,40 +190,81 @@ static void restore_task(void *ctx, struct task_result *result, int fds[KEEPER_F
     struct request_task *task = ctx;
     struct jail jail; /* its descriptors are sent with the result, and close with this process */
 
-    result->status = restore_jail(task->handler->shared, task->req.id, &task->req.plan,
-                                  task->is_retry, &jail, &result->made, &result->err);
+    result->status =
+        restore_jail(task->handler->shared, task->req.id, &task->req.plan, task->is_retry,
+                     &task->ticket, &jail, &result->made, &result->err);
+    result->zygote_lost = task->ticket.lost;
     if (result->status < 0) {
         return;
     }
+    result->shares = task->ticket.used;
     result->jail = jail.name;
     result->channel = jail.channel_version;
     result->fds_n = handler_jail_fds(&jail, fds);
 }
 
+static bool name_is_being_restored(const struct handler *handler, const char *name)
+{
+    const struct request_task *task;
+
+    DL_FOREACH (handler->tasks, task) {
+        if (task->req.op == KEEPER_RESTORE && strcmp(task->req.plan.from, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A paused sandbox, which has its disk, is the only one of its save. */
 void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
-    request_task_begin(handler, client, req, restore_task, false);
+    const char *from = req->plan.from;
+    struct zygote_ticket ticket = ZYGOTE_TICKET_NONE;
+    struct err err;
+
+    int r = req->plan.keeps_disk ? 0
+                                 : zygote_use(handler->shared, from,
+                                              name_is_being_restored(handler, from), &ticket, &err);
+    if (r < 0) {
+        struct keeper_answer answer = answer_to(req, r, &err);
+        handler_answer_plain(handler, client, &answer);
+        return;
+    }
+    request_task_begin_with_zygote(handler, client, req, restore_task, &ticket);
 }
 
-void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req)
+void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                   bool tcp_close)
 {
-    request_task_begin(handler, client, req, restore_task, true);
+    request_task_begin(handler, client, req, restore_task, tcp_close);
 }
 
-static void restore_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                         bool is_retry, const struct task_result *result, const int *fds)
+static void restore_done(struct handler *handler, const struct request_task *was,
+                         const struct task_result *result, const int *fds)
 {
+    const struct keeper_request *req = &was->req;
+    const uint64_t client = was->client;
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
     answer.jail = result->jail;
     answer.channel = result->channel;
+    answer.shares = result->shares;
+    if (result->zygote_lost) {
+        zygote_lost(handler->shared, req->plan.from);
+    }
     if (result->status == 0) {
         handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
-    } else if (result->status == -EIO && !is_retry && !req->plan.keeps_disk &&
+    } else if (was->ticket.socket >= 0 && result->made && !ending_of(handler, req->id)) {
+        log_warn("jail %s is tried once more, without a zygote: %s", req->id, result->err.msg);
+        if (result->status == -EIO && !result->zygote_lost) { /* not for what its caller asked */
+            zygote_failed(handler->shared, req->plan.from);
+        }
+        ending_begin_with_retry(handler, client, req->id, result->made, &answer, req, false);
+    } else if (result->status == -EIO && !was->is_retry && !req->plan.keeps_disk &&
                !ending_of(handler, req->id)) {
         log_warn("jail %s is tried once more, without its connections: %s", req->id,
                  result->err.msg);
-        ending_begin_with_retry(handler, client, req->id, JAIL_ALL, &answer, req);
+        ending_begin_with_retry(handler, client, req->id, JAIL_ALL, &answer, req, true);
     } else {
         remove_and_answer(handler, client, req->id, result->made, &answer);
     }
@@ -238,6 +280,10 @@ static void save_done(struct handler *handler, uint64_t client, const struct kee
         !(req->save.flags & KEEPER_SAVE_LOOK)) {
         ending_begin(handler, client, req->id, JAIL_GROUPS, &answer);
     } else {
+        if (result->status == 0 && req->op == KEEPER_SAVE && req->save.flags & KEEPER_SAVE_MEMORY &&
+            !(req->save.flags & KEEPER_SAVE_LOOK)) {
+            zygote_prepare(handler->shared, req->save.name);
+        }
         handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
     }
 }
@@ -284,7 +330,7 @@ void request_task_over(struct handler *handler, const struct request_task *was, 
     }
     if (req->op == KEEPER_RESTORE) {
         restore_unmark(handler->shared, req->id);
-        restore_done(handler, was->client, req, was->is_retry, result, fds);
+        restore_done(handler, was, result, fds);
     } else if (req->op == KEEPER_CREATE) {
         create_done(handler, was->client, req, result);
     } else {

@@ -4,6 +4,7 @@
 #define KEEPER_INTERNAL_H
 
 #include "keeper/checkpoint/task.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/handle.h"
 #include "keeper/jail/starting.h"
 #include "keeper/name_list.h"
@@ -21,6 +22,7 @@ struct ending {
     uint64_t client;
     struct keeper_answer answer;
     struct keeper_request *retry; /* a restore to repeat when all is gone, or NULL */
+    bool retry_tcp_close;
 };
 
 /* A request that is carried out in a process of its own. */
@@ -32,6 +34,7 @@ struct request_task {
     bool overdue;
     uint64_t client;
     bool is_retry;
+    struct zygote_ticket ticket; /* its socket may have been closed since */
     char group[CGROUP_TASK_BYTES];
     struct keeper_request req;
 };
@@ -70,7 +73,7 @@ void ending_begin(struct handler *handler, uint64_t client, const char *id, unsi
 /* Removes the parts of the jail, then starts the restore `retry` again instead of answering. */
 void ending_begin_with_retry(struct handler *handler, uint64_t client, const char *id,
                              unsigned parts, const struct keeper_answer *answer,
-                             const struct keeper_request *retry);
+                             const struct keeper_request *retry, bool retry_tcp_close);
 /* Removes the parts that a failure left (0: none), then sends the answer. */
 void remove_and_answer(struct handler *handler, uint64_t client, const char *id, unsigned made,
                        const struct keeper_answer *answer);
@@ -85,6 +88,9 @@ const struct request_task *request_task_of(const struct handler *handler, const 
 /* Starts a process that calls `run` with the struct request_task. Answers when that fails. */
 void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         task_function *run, bool is_retry);
+void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
+                                    const struct keeper_request *req, task_function *run,
+                                    const struct zygote_ticket *ticket);
 /* Ends the task when its process has reported, and continues with what waited for it. */
 void request_task_step(struct handler *handler, struct request_task *task);
 void request_task_free(struct request_task *task);
@@ -98,8 +104,9 @@ void handle_pack(struct handler *handler, uint64_t client, const struct keeper_r
 void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_remove(struct handler *handler, uint64_t client,
                           const struct keeper_request *req);
-/* A restore that failed is tried a second time, without its connections. */
-void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req);
+/* A restore that failed is tried again: without a zygote, or without its connections. */
+void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                   bool tcp_close);
 /* The task is over. `reported` is false when its process ended without a result: what it began is
  * removed then. */
 void request_task_over(struct handler *handler, const struct request_task *was, bool reported,

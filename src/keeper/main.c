@@ -24,6 +24,7 @@
 #include "keeper/checkpoint/criu.h"
 #include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/restore.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/disk/saved.h"
 #include "keeper/handle.h"
 #include "keeper/jail/first_release.h"
@@ -55,6 +56,7 @@ struct client {
 struct keeper {
     const struct keeper_options *options;
     struct criu_program criu;
+    struct criu_program criu_zygote;
     struct jail_shared shared;
     struct handler *handler;
     struct client clients[CLIENTS_MAX];
@@ -392,11 +394,22 @@ static int socket_open(struct keeper *keeper, struct err *err)
 static int memory_ready(struct keeper *keeper, struct err *err)
 {
     struct jail_shared *shared = &keeper->shared;
+    struct err err_zygote;
 
     if (criu_find(&keeper->criu, &shared->criu_why) < 0) {
         return 0;
     }
     shared->criu = &keeper->criu;
+    if (!keeper->options->share_memory) {
+        log_info("each sandbox that starts from memory has a copy of its own (share_memory)");
+    } else {
+        if (criu_find_zygote(&keeper->criu_zygote, &err_zygote) < 0) {
+            log_info("each sandbox that starts from memory has a copy of its own until there is a "
+                     "CRIU with our patch: %s",
+                     err_zygote.msg);
+        }
+        shared->zygotes = zygotes_new(&keeper->criu_zygote, keeper->options->share_memory_idle_s);
+    }
     return manifest_agent_keep(shared->pool, keeper->options->agent_path, shared->agent_hash, err);
 }
 
@@ -451,6 +464,7 @@ static void leftovers_mend(struct jail_shared *shared)
 {
     struct err err;
 
+    zygotes_sweep(shared->groups);
     cgroups_task_sweep(shared->groups, WORK_PATIENCE_MS);
     if (cgroups_each(shared->groups, jail_thaw, shared, &err) < 0 ||
         cgroups_each(shared->groups, jail_found, shared, &err) < 0) {
@@ -525,6 +539,7 @@ static void keeper_close(struct keeper *keeper)
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
     }
     handler_free(keeper->handler);
+    zygotes_free(&keeper->shared);
     merge_stop(&keeper->shared.merge);
     fd_closep(&keeper->shared.keeper_root_ns);
     network_free(keeper->shared.network);

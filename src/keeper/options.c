@@ -24,6 +24,8 @@ enum {
     WORD_MERGE_PAGES,
     WORD_BPF_FIGURES,
     WORD_WORKERS,
+    WORD_SHARE_MEMORY,
+    WORD_SHARE_IDLE,
     WORDS,
     NUMBER_BYTES = 16,
 };
@@ -36,7 +38,7 @@ static char *plain(const char *text)
 int keeper_options_exec(const char *program, const struct keeper_options *options, struct err *err)
 {
     char uid[NUMBER_BYTES], gid[NUMBER_BYTES], level[NUMBER_BYTES], lock[NUMBER_BYTES];
-    char workers[NUMBER_BYTES];
+    char workers[NUMBER_BYTES], share_idle[NUMBER_BYTES];
     char *words[WORDS + 1] = {
         [WORD_NAME] = plain("atoll"),
         [WORD_COMMAND] = plain("keeper"), /* shown by ps */
@@ -51,6 +53,8 @@ int keeper_options_exec(const char *program, const struct keeper_options *option
         [WORD_MERGE_PAGES] = plain(options->merge_pages ? "1" : "0"),
         [WORD_BPF_FIGURES] = plain(options->bpf_figures ? "1" : "0"),
         [WORD_WORKERS] = workers,
+        [WORD_SHARE_MEMORY] = plain(options->share_memory ? "1" : "0"),
+        [WORD_SHARE_IDLE] = share_idle,
     };
 
     (void)snprintf(uid, sizeof(uid), "%" PRIu32, options->client_uid);
@@ -58,6 +62,7 @@ int keeper_options_exec(const char *program, const struct keeper_options *option
     (void)snprintf(level, sizeof(level), "%d", (int)options->log_level);
     (void)snprintf(lock, sizeof(lock), "%d", options->lock_fd);
     (void)snprintf(workers, sizeof(workers), "%" PRIu32, options->workers);
+    (void)snprintf(share_idle, sizeof(share_idle), "%" PRIu32, options->share_memory_idle_s);
     if (fcntl(options->lock_fd, F_SETFD, 0) < 0) {
         return err_sys(err, "hand over the lock");
     }
@@ -76,7 +81,7 @@ static bool number_read(const char *text, uint32_t most, uint32_t *out)
 
 int keeper_options_read(int words_n, char **words, struct keeper_options *out, struct err *err)
 {
-    uint32_t level = 0, lock = 0, merge_pages = 0, bpf_figures = 0;
+    uint32_t level = 0, lock = 0, merge_pages = 0, bpf_figures = 0, share_memory = 0;
 
     *out = (struct keeper_options){0}; /* defaults */
     if (words_n != WORDS || !number_read(words[WORD_UID], UINT32_MAX, &out->client_uid) ||
@@ -85,7 +90,9 @@ int keeper_options_read(int words_n, char **words, struct keeper_options *out, s
         !number_read(words[WORD_LOCK], INT32_MAX, &lock) ||
         !number_read(words[WORD_MERGE_PAGES], true, &merge_pages) ||
         !number_read(words[WORD_BPF_FIGURES], true, &bpf_figures) ||
-        !number_read(words[WORD_WORKERS], UINT32_MAX, &out->workers)) {
+        !number_read(words[WORD_WORKERS], UINT32_MAX, &out->workers) ||
+        !number_read(words[WORD_SHARE_MEMORY], true, &share_memory) ||
+        !number_read(words[WORD_SHARE_IDLE], UINT32_MAX, &out->share_memory_idle_s)) {
         return err_set(err, EINVAL, "this is started by `atoll keeper`");
     }
     out->socket_path = words[WORD_SOCKET];
@@ -96,5 +103,6 @@ int keeper_options_read(int words_n, char **words, struct keeper_options *out, s
     out->lock_fd = (int)lock;
     out->merge_pages = merge_pages;
     out->bpf_figures = bpf_figures;
+    out->share_memory = share_memory;
     return 0;
 }

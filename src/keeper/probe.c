@@ -375,6 +375,30 @@ static enum probe_verdict probe_memory(const struct probe *probe, struct probe_r
                    criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
 }
 
+struct probe_result probe_sharing(bool wanted)
+{
+    struct probe_result out = {.name = "shared memory"};
+    struct criu_program criu;
+    struct err err;
+
+    if (!wanted) {
+        out.verdict = verdict(&out, PROBE_OK,
+                              "CRIU as it is restores every sandbox, with a copy of its save's "
+                              "memory, unless the daemon was started with share_memory");
+    } else if (criu_find_zygote(&criu, &err) < 0) {
+        out.verdict =
+            verdict(&out, PROBE_OK,
+                    "CRIU as it is restores every sandbox, with a copy of its save's "
+                    "memory, until `tools/deps criu-zygote` has built one with our patch");
+    } else {
+        out.verdict = verdict(&out, PROBE_OK,
+                              "CRIU %d.%d.%d with our patch clones sandboxes that start from one "
+                              "save, so that they share its memory",
+                              criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
+    }
+    return out;
+}
+
 struct probe_result probe_merging(bool wanted)
 {
     struct probe_result out = {.name = "merged pages"};

@@ -34,6 +34,10 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
 /* Whether df and sysinfo() can show a jail its own size, if that is wanted. Tries it. */
 struct probe_result probe_size_bpf(bool wanted);
 
+/* Which CRIU restores jails: one that lets them share memory, if that is wanted and there is one.
+ */
+struct probe_result probe_sharing(bool wanted);
+
 /* Whether equal pages of jails can be merged, if that is wanted. */
 struct probe_result probe_merging(bool wanted);
 

@@ -49,8 +49,9 @@ static int timeout_ms_of(const struct handler *handler, const struct keeper_requ
     return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : handler->shared->task_timeout_ms;
 }
 
-void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                        task_function *run, bool is_retry)
+static void request_task_begin_as(struct handler *handler, uint64_t client,
+                                  const struct keeper_request *req, task_function *run,
+                                  bool is_retry, const struct zygote_ticket *ticket)
 {
     struct request_task *task = xnew(struct request_task);
     struct err err = {0};
@@ -62,6 +63,7 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
         .deadline_ms = clock_mono_ms() + timeout_ms_of(handler, req),
         .client = client,
         .is_retry = is_retry,
+        .ticket = *ticket,
         .req = *req,
     };
     if (handler->tasks_n >= HANDLE_TASKS_MAX) {
@@ -91,6 +93,19 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
         handler_answer_plain(handler, client, &answer);
         request_task_free(task);
     }
+}
+
+void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                        task_function *run, bool is_retry)
+{
+    request_task_begin_as(handler, client, req, run, is_retry, &ZYGOTE_TICKET_NONE);
+}
+
+void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
+                                    const struct keeper_request *req, task_function *run,
+                                    const struct zygote_ticket *ticket)
+{
+    request_task_begin_as(handler, client, req, run, false, ticket);
 }
 
 /* After the deadline the process is asked to let go of the jail; after a second one it is killed.

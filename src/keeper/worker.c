@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "keeper/answer.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/internal.h"
 #include "keeper/jail/kernel_setting.h"
 #include "lib/base/alloc.h"
@@ -160,6 +161,7 @@ static _Noreturn void inside_run(struct handler *theirs, struct notes *notes, in
     if (handler_leave(theirs) < 0 || madvise(notes, sizeof(*notes), MADV_DONTFORK) < 0) {
         _exit(1);
     }
+    zygotes_leave(theirs->shared);
     inside.handler = handler_new(theirs->shared, inside_answer, inside_child, &inside);
     inside.handler->is_worker = true;
     for (;;) {

@@ -74,6 +74,11 @@ enum keeper_op {
 #define KEEPER_SAVED_PREFIX "saved-"
 /* Saves with this prefix belong to template builds, and only builds remove them. */
 #define KEEPER_SAVED_BUILT KEEPER_SAVED_PREFIX "build-"
+/* Many jails will be restored from such a save, so that it is worth a zygote
+ * (keeper/checkpoint/zygote.h) at once: a built-in template that was saved with its start command
+ * running; a sandbox that is forked into several, which all start right away. */
+#define KEEPER_SAVED_KEPT KEEPER_SAVED_PREFIX "kept-"
+#define KEEPER_SAVED_FORKS KEEPER_SAVED_PREFIX "forks-"
 /* A layer that every pool has, and that is empty: for a disk that needs no other layer. */
 #define KEEPER_LAYER_EMPTY "empty"
 
@@ -201,7 +206,7 @@ struct keeper_answer {
     struct keeper_jail jail;  /* CREATE */
     uint32_t channel;         /* CREATE, ATTACH, RESTORE: the version that the jail's agent speaks
                                  (wire/channel.h) */
-    uint32_t reserved;
+    uint32_t shares; /* RESTORE: 1 when it shares the pages of its save that it has not written */
     struct keeper_status state;
     union {
         struct keeper_usage usage;                    /* USAGE */
@@ -247,6 +252,8 @@ struct keeper_options {
     bool merge_pages;     /* equal pages of jails are merged, where the kernel can (merge.h) */
     bool bpf_figures;     /* system calls return a jail's own size, likewise (size_bpf.h) */
     uint32_t workers;     /* processes that start and end jails; 0: by the number of processors */
+    bool share_memory;    /* jails that are restored from one save share its pages (zygote.h) */
+    uint32_t share_memory_idle_s; /* without a restore, until such a save's pages are let go */
     enum log_level log_level;
     int lock_fd;         /* held while the keeper runs */
     int task_timeout_ms; /* of one save or restore; 0: HANDLE_TASK_TIMEOUT_MS. For tests */

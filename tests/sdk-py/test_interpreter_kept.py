@@ -1,5 +1,6 @@
 """Sandboxes that begin with kernels which were started once, for all of them, and kept."""
 
+import pathlib
 import time
 
 import pytest
@@ -77,6 +78,30 @@ def test_it_is_paused_and_copied(new_interpreter):
         assert texts(copy, "random.random()") != texts(sandbox, "random.random()")
     finally:
         Sandbox.delete_snapshot(snapshot.snapshot_id)
+
+
+def is_clone(sandbox):
+    """Whether the first process of the sandbox is a child of a zygote (docs/internals/clones.md)."""
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and f"/{sandbox.sandbox_id}\n" in (process / "cgroup").read_text():
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                if pathlib.Path(f"/proc/{parent}/comm").read_text() == "criu-zygote\n":
+                    return True
+        except OSError:
+            continue  # it has ended
+    return False
+
+
+def test_interpreters_that_share_memory_have_kernels_of_their_own(new_interpreter):
+    sandboxes = [new_interpreter() for _ in range(8)]
+    assert any(is_clone(sandbox) for sandbox in sandboxes), "none shares memory"
+    for number, sandbox in enumerate(sandboxes):
+        sandbox.run_code(f"x = [{number}] * 1000")
+        sandbox.run_code(f"let x = {number}", language="js")
+    for number, sandbox in enumerate(sandboxes):
+        assert texts(sandbox, "sum(x)") == [str(number * 1000)]
+        assert texts(sandbox, "x + 1", language="js") == [str(number + 1)]
 
 
 def waiting(api):

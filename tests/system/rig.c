@@ -73,6 +73,8 @@ void rig_keeper_start(struct rig *rig)
             .instance = rig->instance,
             .bpf_figures = true,
             .workers = rig->workers ? rig->workers : RIG_WORKERS,
+            .share_memory = true,
+            .share_memory_idle_s = 600,
         };
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that aborts leaves no keeper */
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);

@@ -30,6 +30,7 @@ class Machine:
         self.cache = directory / "cache"
         self.pins = directory / "pins"
         self.calls = directory / "calls"
+        self.patch = directory / "patch"
         self.os_release = pathlib.Path("/etc/os-release")
         self.past = ""
         for path in (self.www, self.bin, self.cache):
@@ -83,6 +84,7 @@ class Machine:
             "HOME": "/root",
             "ATOLL_CACHE": str(self.cache),
             "ATOLL_PINS": str(self.pins),
+            "ATOLL_CRIU_PATCH": str(self.patch),
             "ATOLL_OS_RELEASE": str(self.os_release),
             "no_proxy": "127.0.0.1",
             **more,
@@ -100,6 +102,34 @@ class Machine:
             self.deb("libnl-3-200", "3.12.0-2", "nl"),
             self.deb("libc6", "2.41-12", "libc"),
         ]
+
+    def criu_source(self, version="4.2.1-1", says="patched"):
+        """Puts a source package on the mirror that compiles in no time. Returns its line in tools/pins."""
+        tree = self.directory / f"criu-{version.partition('-')[0]}"
+        (tree / "criu").mkdir(parents=True, exist_ok=True)
+        (tree / "COPYING").write_text("GPL\n")
+        (tree / "criu/main.c").write_text('#include <stdio.h>\nint main(void) { return puts("plain") < 0; }\n')
+        (tree / "Makefile").write_text("criu:\n\tgcc -o criu/criu criu/main.c\n.PHONY: criu\n")
+        self.patch.write_text(
+            "--- a/criu/main.c\n+++ b/criu/main.c\n@@ -1,2 +1,2 @@\n #include <stdio.h>\n"
+            f'-int main(void) {{ return puts("plain") < 0; }}\n+int main(void) {{ return puts("{says}") < 0; }}\n'
+        )
+        pool = self.www / "debian/pool/criu"
+        pool.mkdir(parents=True, exist_ok=True)
+        archive = pool / f"criu_{version.partition('-')[0]}.orig.tar.xz"
+        subprocess.run(["tar", "-C", tree.parent, "-cJf", archive, tree.name], check=True)
+        dsc = pool / f"criu_{version}.dsc"
+        sum_of = hashlib.sha256(archive.read_bytes()).hexdigest()
+        dsc.write_text(
+            f"Format: 3.0 (quilt)\nChecksums-Sha1:\n 00 1 {archive.name}\nChecksums-Sha256:\n {sum_of} 1 {archive.name}\n"
+            f" 00 1 criu_{version}.debian.tar.xz\nFiles:\n 00 1 {archive.name}\n"
+        )
+        return f"criu-source {version} source {hashlib.sha256(dsc.read_bytes()).hexdigest()} pool/criu {DATE}\n"
+
+    @property
+    def criu_zygote(self):
+        path = self.cache / "criu-zygote/usr/sbin/criu"
+        return subprocess.check_output([path], text=True).strip() if path.exists() else None
 
     @property
     def criu(self):

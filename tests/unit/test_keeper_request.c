@@ -281,13 +281,10 @@ static void batches_are_checked(void)
 /* The keeper's program has them on its stack, where anything may have been. */
 static void options_that_no_word_says_are_none(void)
 {
-    char *words[] = {(char[]){"atoll"}, (char[]){"keeper"},
-                     (char[]){"/s"},    (char[]){"/p"},
-                     (char[]){"/a"},    (char[]){"i"},
-                     (char[]){"1"},     (char[]){"2"},
-                     (char[]){"0"},     (char[]){"3"},
-                     (char[]){"0"},     (char[]){"1"},
-                     (char[]){"4"},     NULL};
+    char *words[] = {(char[]){"atoll"}, (char[]){"keeper"}, (char[]){"/s"},  (char[]){"/p"},
+                     (char[]){"/a"},    (char[]){"i"},      (char[]){"1"},   (char[]){"2"},
+                     (char[]){"0"},     (char[]){"3"},      (char[]){"0"},   (char[]){"1"},
+                     (char[]){"4"},     (char[]){"1"},      (char[]){"600"}, NULL};
     struct keeper_options options;
     struct err err;
 
@@ -297,6 +294,8 @@ static void options_that_no_word_says_are_none(void)
     CHECK_INT(options.lock_fd, 3);
     CHECK(!options.merge_pages && options.bpf_figures);
     CHECK_INT(options.workers, 4);
+    CHECK(options.share_memory);
+    CHECK_INT(options.share_memory_idle_s, 600);
 }
 
 int main(void)

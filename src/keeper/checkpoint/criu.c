@@ -1,5 +1,6 @@
 #include "keeper/checkpoint/criu.h"
 #include "keeper/checkpoint/task.h"
+#include "keeper/checkpoint/zygote_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,8 @@ enum {
     CGROUPS_IGNORE = 0,
     LOCK_SKIP = 3,
     STATUS_BYTES = 8192,
+    LOADER_WORDS = 4, /* the loader, its option, and the program */
+    WORDS_MAX = 4,    /* after the name of the program */
 };
 static const uint32_t ghost_bytes_max = UINT32_MAX;
 
@@ -44,19 +47,21 @@ static const uint32_t ghost_bytes_max = UINT32_MAX;
 
 /* ---- the program ---- */
 
-static _Noreturn void program_exec(const struct criu_program *program, char *verb, char *argument)
+static _Noreturn void program_exec(const struct criu_program *program, char *const *words)
 {
     char *path = (char[CRIU_PATH_BYTES]){0};
     char *loader = (char[CRIU_PATH_BYTES]){0};
     char *libraries = (char[CRIU_PATH_BYTES]){0};
-    char *plain[] = {path, verb, argument, NULL};
-    char *loaded[] = {loader, (char[]){"--library-path"}, libraries, path, verb, argument, NULL};
+    char *all[LOADER_WORDS + WORDS_MAX + 1] = {loader, (char[]){"--library-path"}, libraries, path};
     char *envp[] = {(char[]){"PATH=" CRIU_PROGRAMS ":/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
 
     memcpy(path, program->path, CRIU_PATH_BYTES);
     memcpy(loader, program->loader, CRIU_PATH_BYTES);
     memcpy(libraries, program->libraries, CRIU_PATH_BYTES);
-    (void)execve(loader[0] ? loader : path, loader[0] ? loaded : plain, envp);
+    for (size_t i = 0; i < WORDS_MAX && words[i]; i++) {
+        all[LOADER_WORDS + i] = words[i];
+    }
+    (void)execve(loader[0] ? loader : path, loader[0] ? all : all + LOADER_WORDS - 1, envp);
     _exit(127);
 }
 
@@ -80,24 +85,39 @@ static int version_read(const char *text)
     return version;
 }
 
-static int version_ask(const struct criu_program *program)
+/* A CRIU with our patch has a line "Zygote: 1" besides. */
+static int zygote_read(const char *text)
+{
+    static const char mark[] = "\nZygote: ";
+    const char *found = strstr(text, mark);
+
+    return found ? (int)strtol(found + sizeof(mark) - 1, NULL, 10) : 0;
+}
+
+/* Sets version and zygote; both are 0 when the program does not answer. */
+static void version_ask(struct criu_program *program)
 {
     int pair[2];
     char text[256];
+    char *words[] = {(char[]){"--version"}, NULL};
 
+    program->version = program->zygote = 0;
     if (pipe2(pair, O_CLOEXEC) < 0) {
-        return 0;
+        return;
     }
     scoped_fd from = pair[0];
     scoped_fd to = pair[1];
     pid_t pid = fork();
     if (pid == 0) {
         (void)dup2(to, STDOUT_FILENO);
-        program_exec(program, (char[]){"--version"}, NULL);
+        program_exec(program, words);
     }
     fd_closep(&to);
     (void)small_file_read_fd(from, text, sizeof(text));
-    return pid > 0 && pid_wait_success(pid) ? version_read(text) : 0;
+    if (pid > 0 && pid_wait_success(pid)) {
+        program->version = version_read(text);
+        program->zygote = zygote_read(text);
+    }
 }
 
 /* An unpacked CRIU brings the libraries that are too old on this system. It brings glibc and the
@@ -122,22 +142,22 @@ static bool program_try(const char *root, bool unpacked, struct criu_program *ou
     if (unpacked) {
         libraries_find(root, out);
     }
-    out->version = version_ask(out);
+    version_ask(out);
     return out->version >= CRIU_VERSION_MIN;
 }
 
 /* Beside this program, which is PREFIX/bin/atoll or PREFIX/lib/atoll/atoll-keeper. */
-static bool program_beside(struct criu_program *out)
+static bool program_beside(const char *name, bool unpacked, struct criu_program *out)
 {
     char self[CRIU_PATH_BYTES / 2] = "", root[CRIU_PATH_BYTES];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    (void)snprintf(root, sizeof(root), "%s/criu", n > 0 ? dirname(self) : "");
-    if (program_try(root, true, out)) {
+    (void)snprintf(root, sizeof(root), "%s/%s", n > 0 ? dirname(self) : "", name);
+    if (program_try(root, unpacked, out)) {
         return true;
     }
-    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? self : "");
-    return program_try(root, true, out);
+    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/%s", n > 0 ? self : "", name);
+    return program_try(root, unpacked, out);
 }
 
 bool criu_is_hindered(pid_t pid)
@@ -158,7 +178,7 @@ int criu_find(struct criu_program *out, struct err *err)
             err, EPERM,
             "a seccomp filter holds for the keeper, so it may not suspend those of jails");
     }
-    if (program_beside(out) || program_try("/var/cache/atoll/criu", true, out) ||
+    if (program_beside("criu", true, out) || program_try("/var/cache/atoll/criu", true, out) ||
         program_try("", false, out)) {
         return 0;
     }
@@ -169,6 +189,19 @@ int criu_find(struct criu_program *out, struct err *err)
                        found / 10000, found / 100 % 100);
     }
     return err_set(err, ENOENT, "there is no CRIU 4.2 to save memory with");
+}
+
+/* It was built on this release, or one like it, and uses the installed libraries. */
+int criu_find_zygote(struct criu_program *out, struct err *err)
+{
+    *out = (struct criu_program){0};
+    if ((program_beside("criu-zygote", false, out) ||
+         program_try("/var/cache/atoll/criu-zygote", false, out)) &&
+        out->zygote == ZYGOTE_VERSION) {
+        return 0;
+    }
+    *out = (struct criu_program){0};
+    return err_set(err, ENOENT, "there is no CRIU with the patch for clones");
 }
 
 /* ---- the talk ---- */
@@ -293,26 +326,34 @@ int criu_run(const struct criu *criu, const struct criu_job *job, struct err *er
     return r;
 }
 
-static _Noreturn void criu_exec(const struct criu_program *program, int (*enter)(void *ctx),
-                                void *ctx, int socket, pid_t parent)
+_Noreturn void criu_exec_clean(const struct criu_program *program, char *const *words)
 {
-    char number[16];
     sigset_t none;
 
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGCHLD, SIG_DFL);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* its log is a file */
     for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
         (void)dup2(null, fd);
     }
+    program_exec(program, words);
+}
+
+static _Noreturn void criu_exec(const struct criu_program *program, int (*enter)(void *ctx),
+                                void *ctx, int socket, pid_t parent)
+{
+    char number[16];
+    char *words[] = {(char[]){"swrk"}, number, NULL};
+
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
     /* After enter(): a change of credentials there would cancel it. */
     task_child_die_with_parent(parent);
     (void)snprintf(number, sizeof(number), "%d", socket);
-    program_exec(program, (char[]){"swrk"}, number);
+    criu_exec_clean(program, words);
 }
 
 int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
@@ -329,7 +370,7 @@ int criu_start(const struct criu_program *program, int group_fd, int (*enter)(vo
     if (pid == 0) {
         criu_exec(program, enter, ctx, socket, parent);
     }
-    *out = (struct criu){pid, pidfd, socket, NULL};
+    *out = (struct criu){.pid = pid, .pidfd = pidfd, .socket = socket};
     return 0;
 }
 
@@ -345,7 +386,9 @@ void criu_stop(struct criu *criu)
     if (criu->socket >= 0) {
         fd_closep(&criu->socket); /* CRIU ends when its socket closes */
         ready_wait(criu);
-        (void)pid_wait_success(criu->pid);
+        if (!criu->cloned) {
+            (void)pid_wait_success(criu->pid);
+        }
         fd_closep(&criu->pidfd);
     }
 }

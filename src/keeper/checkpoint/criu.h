@@ -34,6 +34,7 @@ struct criu_program {
     char loader[CRIU_PATH_BYTES]; /* "" for an installed CRIU */
     char libraries[CRIU_PATH_BYTES];
     int version; /* major * 10000 + minor * 100 + sublevel */
+    int zygote;  /* the version of `criu zygote` (criu/README.md), or 0 */
 };
 
 /* Whether a process (0: this one) has a seccomp filter. The kernel does not let such a process
@@ -44,6 +45,14 @@ bool criu_is_hindered(pid_t pid);
  * system's, and takes the first that is new enough. -ENOENT with a sentence when there is none.
  * Needs SIGCHLD at its default. */
 must_check int criu_find(struct criu_program *out, struct err *err);
+
+/* Finds a CRIU with our patch, where `make install` puts it, then where `tools/deps criu-zygote`
+ * builds it. -ENOENT with a sentence when there is none. Needs SIGCHLD at its default. */
+must_check int criu_find_zygote(struct criu_program *out, struct err *err);
+
+/* Becomes CRIU, in this process, with the default signals and no terminal. `words` ends with
+ * NULL. */
+_Noreturn void criu_exec_clean(const struct criu_program *program, char *const *words);
 
 struct criu_job {
     pid_t pid; /* dump: this process and its descendants; 0: restore */
@@ -66,6 +75,7 @@ struct criu {
     int pidfd;
     int socket;                 /* -1 when it is not running */
     struct ptrace_proxy *proxy; /* for a dump; else NULL */
+    bool cloned;                /* from a zygote: it is no child of this process */
 };
 
 /* CRIU starts in that v2 group, or with -1 in the caller's. `enter` is called in the new process

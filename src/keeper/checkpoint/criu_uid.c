@@ -201,10 +201,10 @@ static int process_uid_set(pid_t pid, uid_t uid, bool tied, struct err *err)
     return 0;
 }
 
-int criu_uid_set(pid_t pid, uid_t uid, struct err *err)
+int criu_uid_set(pid_t pid, uid_t uid, bool tied, struct err *err)
 {
     char path[64], text[CHILDREN_BYTES];
-    int r = process_uid_set(pid, uid, true, err);
+    int r = process_uid_set(pid, uid, tied, err);
 
     (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
     if (r == 0 && small_file_read(AT_FDCWD, path, text, sizeof(text)) < 0) {

@@ -15,13 +15,14 @@
 #ifndef CHECKPOINT_CRIU_UID_H
 #define CHECKPOINT_CRIU_UID_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
 /* Sets it for the process and its children. Each must wait in a system call that can be restarted,
- * such as recv(). 0 goes back. */
-must_check int criu_uid_set(pid_t pid, uid_t uid, struct err *err);
+ * such as recv(). 0 goes back. `tied`: the process is the caller's child and ends with it. */
+must_check int criu_uid_set(pid_t pid, uid_t uid, bool tied, struct err *err);
 
 #endif

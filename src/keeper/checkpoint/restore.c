@@ -17,6 +17,7 @@
 #include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/disk/mounts.h"
 #include "keeper/disk/saved.h"
 #include "keeper/disk/subvol.h"
@@ -40,6 +41,7 @@ struct restore {
     const char *id;
     const struct keeper_plan *plan;
     bool tcp_close;
+    struct zygote_ticket *ticket;
     struct jail *out;
     struct manifest manifest;
     struct volume_mounts had; /* where the images expect volumes */
@@ -116,10 +118,10 @@ static int on_step(void *ctx, const char *step, pid_t pid)
      * id. */
     if (strcmp(step, "pre-restore") == 0) {
         return criu_uid_set(restore->criu.pid, userns_base(restore->plan->uid_slot),
-                            &restore->step_err);
+                            !restore->criu.cloned, &restore->step_err);
     }
     if (strcmp(step, "setup-namespaces") == 0) {
-        int r = criu_uid_set(restore->criu.pid, 0, &restore->step_err);
+        int r = criu_uid_set(restore->criu.pid, 0, !restore->criu.cloned, &restore->step_err);
         return r < 0 ? r : network_make(restore, pid);
     }
     if (strcmp(step, "post-restore") == 0) {
@@ -318,16 +320,87 @@ static int jail_take(struct restore *restore, pid_t first, struct err *err)
     return r;
 }
 
+/* ---- a CRIU of its own, or a clone of a zygote ---- */
+
+/* Sets what a CRIU of its own sets in groups_enter(). */
+static int clone_bind(const struct restore *restore, struct err *err)
+{
+    cpu_set_t own, bound;
+
+    if (sched_getaffinity(0, sizeof(own), &own) < 0) {
+        return err_sys(err, "read the processors of the task");
+    }
+    int r = size_files_bind(restore->shared->size_files, restore->plan, err);
+    if (r == 0 && (sched_getaffinity(0, sizeof(bound), &bound) < 0 ||
+                   sched_setaffinity(0, sizeof(own), &own) < 0 ||
+                   sched_setaffinity(restore->criu.pid, sizeof(bound), &bound) < 0)) {
+        r = err_sys(err, "bind the jail to its processors");
+    }
+    return r;
+}
+
+static int clone_ask(struct restore *restore, int group_fd, struct err *err)
+{
+    scoped(cgroups_v1_closep) struct cgroup_v1_files v1_files = CGROUP_V1_FILES_NONE;
+    int r = cgroups_v1_open(restore->shared->groups, restore->id, &v1_files, err);
+
+    return r < 0 ? r
+                 : zygote_ask(restore->ticket->socket, group_fd, &v1_files, restore->mounts.own_ns,
+                              &restore->criu, err);
+}
+
+static int clone_take(struct restore *restore, struct err *err)
+{
+    int r = zygote_await(&restore->criu, err);
+
+    if (r == 0) {
+        r = clone_bind(restore, err);
+    }
+    if (r < 0) {
+        criu_stop(&restore->criu);
+    }
+    return r;
+}
+
+/* A zygote that does not answer costs time and nothing else. */
+static int criu_begin_plain(struct restore *restore, int group_fd, struct err *err)
+{
+    if (restore->ticket->socket >= 0) {
+        log_info("jail %s is restored without a zygote: %s", restore->id, err->msg);
+        restore->ticket->lost = true;
+    }
+    return criu_start(restore->shared->criu, group_fd, groups_enter, restore, &restore->criu, err);
+}
+
+static int criu_begin(struct restore *restore, int group_fd, struct err *err)
+{
+    if (restore->ticket->socket >= 0 && clone_ask(restore, group_fd, err) == 0) {
+        return 0;
+    }
+    return criu_begin_plain(restore, group_fd, err);
+}
+
+static int criu_ready(struct restore *restore, int group_fd, struct err *err)
+{
+    if (!restore->criu.cloned || clone_take(restore, err) == 0) {
+        return 0;
+    }
+    return criu_begin_plain(restore, group_fd, err);
+}
+
 /* CRIU starts while its input is being prepared. */
 static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
 {
     int r = criu_mounts_enter(restore->shared->pool, &restore->mounts, err);
 
     if (r == 0) {
-        r = criu_start(restore->shared->criu, group_fd, groups_enter, restore, &restore->criu, err);
+        r = criu_begin(restore, group_fd, err);
     }
     if (r == 0) {
         r = parts_make(restore, made, err);
+    }
+    if (r == 0) {
+        r = criu_ready(restore, group_fd, err);
     }
     if (r == 0) {
         size_bpf_add(restore->shared->size_bpf, restore->shared->groups, restore->shared->pool,
@@ -338,6 +411,10 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
     }
     if (r >= 0) {
         r = jail_take(restore, r, err);
+    }
+    if (r == 0 && restore->criu.cloned) {
+        cgroup_shared_note(group_fd, restore->ticket->bytes);
+        restore->ticket->used = true;
     }
     criu_stop(&restore->criu);
     if (r == 0) {
@@ -365,7 +442,8 @@ static int memory_open(struct restore *restore, struct err *err)
 }
 
 int restore_jail(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
-                 bool tcp_close, struct jail *out, unsigned *made, struct err *err)
+                 bool tcp_close, struct zygote_ticket *ticket, struct jail *out, unsigned *made,
+                 struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
     struct restore restore = {
@@ -373,6 +451,7 @@ int restore_jail(struct jail_shared *shared, const char *id, const struct keeper
         .id = id,
         .plan = plan,
         .tcp_close = tcp_close,
+        .ticket = ticket,
         .out = out,
         .saved_fd = -1,
         .memory_fd = -1,

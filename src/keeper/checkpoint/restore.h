@@ -10,17 +10,19 @@
 
 #include <stdbool.h>
 
+#include "keeper/checkpoint/zygote.h"
 #include "keeper/jail/jail.h"
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
 /* With tcp_close, TCP connections are closed rather than continued: one in the middle of a
- * handshake cannot be restored. On failure *made has the parts to remove, as with jail_begin();
- * -EIO when CRIU failed, and a retry may succeed. */
+ * handshake cannot be restored. `ticket`: the zygote to clone from (zygote.h). On failure *made has
+ * the parts to remove, as with jail_begin(); -EIO when CRIU failed, and a retry may succeed. */
 must_check int restore_jail(struct jail_shared *shared, const char *id,
-                            const struct keeper_plan *plan, bool tcp_close, struct jail *out,
-                            unsigned *made, struct err *err);
+                            const struct keeper_plan *plan, bool tcp_close,
+                            struct zygote_ticket *ticket, struct jail *out, unsigned *made,
+                            struct err *err);
 
 /* A jail that is being restored has a mark in the pool until it is complete and taken over. If the
  * keeper ends before that, the next keeper destroys the jail, because no one waits for it. */

@@ -43,7 +43,9 @@ struct task_result {
     uint32_t made; /* on failure: the parts to remove, of enum jail_part */
     struct err err;
     struct keeper_jail jail;
-    uint32_t channel; /* as in keeper_answer */
+    uint32_t channel;     /* as in keeper_answer */
+    uint32_t shares;      /* likewise */
+    uint32_t zygote_lost; /* a zygote was to be used and did not answer as it should */
     struct keeper_saved saved;
 };
 

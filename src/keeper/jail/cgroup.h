@@ -108,6 +108,11 @@ must_check int cgroups_usage(struct cgroups *groups, const char *id, struct keep
 /* Only cpu and memory, with as few system calls as possible: for sampling many jails. */
 must_check int cgroups_sample(struct cgroups *groups, const char *id, struct keeper_usage *out);
 
+/* Notes on a jail's v2 leaf how many bytes of memory it shares with others until it writes them,
+ * and reads that; 0: none. The note goes with the leaf, and outlives the keeper. */
+void cgroup_shared_note(int leaf_fd, uint64_t bytes);
+uint64_t cgroups_shared(struct cgroups *groups, const char *id);
+
 /* Calls each with the id of every jail that has a leaf. */
 must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id),
                             void *ctx, struct err *err);

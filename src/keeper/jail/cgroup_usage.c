@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 
 #include "keeper/jail/cgroup_tree.h"
 #include "lib/base/fd.h"
 #include "lib/base/small_file.h"
+
+#define SHARED "trusted.atoll.shared" /* on a jail's v2 leaf */
 
 static uint64_t memory_cache(const char *stat, bool v2)
 {
@@ -88,4 +91,20 @@ int cgroups_sample(struct cgroups *groups, const char *id, struct keeper_usage *
         }
     }
     return 0;
+}
+
+void cgroup_shared_note(int leaf_fd, uint64_t bytes)
+{
+    (void)fsetxattr(leaf_fd, SHARED, &bytes, sizeof(bytes), 0);
+}
+
+uint64_t cgroups_shared(struct cgroups *groups, const char *id)
+{
+    scoped_fd leaf = cgroup_leaf_open(&groups->at[0], id);
+    uint64_t bytes = 0;
+
+    if (leaf < 0 || fgetxattr(leaf, SHARED, &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes)) {
+        return 0;
+    }
+    return bytes;
 }

@@ -43,6 +43,7 @@ struct jail_shared {
     int lock_fd;               /* shows that a keeper runs: no other process may hold it */
     const struct criu_program *criu; /* NULL where memory cannot be saved */
     struct err criu_why;             /* the reason, then */
+    struct zygotes *zygotes;         /* keeper/checkpoint/zygote.h; NULL without a CRIU that can */
     struct merge merge;
     bool merges; /* equal pages of jails are merged */
     char agent_hash[SHA256_HEX_LEN + 1];

@@ -183,6 +183,11 @@ static const struct setting settings[] = {
     {FIELD(keeper_workers), .kind = COUNT_OR_AUTO, .fallback = "1", .hint = "N",
      .help = "processes that start and end sandboxes, for machines with many processors; 1: the "
              "keeper alone; auto: one per processor, at most 8"},
+    {FIELD(share_memory), .kind = SWITCH, .fallback = "true", .hint = "true|false",
+     .help = "let sandboxes that start from one template, snapshot or fork share its memory until "
+             "they write, where there is a CRIU that can"},
+    {FIELD(share_memory_idle_s), .kind = COUNT, .fallback = "600", .hint = "SECONDS",
+     .help = "how long such memory is held for the next start after the last one"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "allow webhooks to addresses of this machine"},
     {FIELD(audit_days), .kind = COUNT, .fallback = "90", .hint = "DAYS",

@@ -72,6 +72,8 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     bool merge_pages;
     bool bpf_figures;
     uint64_t keeper_workers; /* or CONFIG_AUTO */
+    bool share_memory;
+    uint64_t share_memory_idle_s;
     bool webhook_allow_local;
     uint64_t audit_days;
     char access_log[CONFIG_TEXT_BYTES];    /* "-": standard output; empty: none */

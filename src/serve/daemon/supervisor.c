@@ -471,6 +471,10 @@ int supervisor_keeper(const struct config *config, const struct paths *paths)
         .merge_pages = config->merge_pages,
         .bpf_figures = config->bpf_figures,
         .workers = keeper_workers(config),
+        .share_memory = config->share_memory,
+        .share_memory_idle_s = config->share_memory_idle_s < UINT32_MAX
+                                   ? (uint32_t)config->share_memory_idle_s
+                                   : UINT32_MAX,
         .log_level = config->log_level,
         .lock_fd = lock,
     };

@@ -60,7 +60,7 @@ static void give_up(struct sandbox *sb, const char *why)
     alone_fini(save->alone);
     save->alone = NULL;
     save->flags = KEEPER_SAVE_MEMORY;
-    saved_name_new(save->name);
+    saved_name_fork(save);
     save_set_phase(save, SAVE_WAITING);
     save_next(sb);
 }

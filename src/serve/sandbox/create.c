@@ -492,6 +492,7 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
     start_mark(sb, SANDBOX_STEP_JAIL);
     start_set_phase(sb->start, START_CONFIGURING);
     sb->jail = answer->jail;
+    sb->shares = answer->shares;
     if (resumed) {
         sb->started_ms = clock_wall_ms();
         sb->end_ms = sb->started_ms + resume_span_ms(sb);

@@ -23,6 +23,7 @@ enum {
     DEMAND_LAST_S = 60,       /* without takers, until the last one goes as well */
     DEMAND_LOW = 4,           /* fewer than this part of the target is low */
     DEMAND_JAIL_BYTES = 2 * 1024 * 1024, /* of a jail with nothing but its agent */
+    DEMAND_SHARED_PART = 8, /* of a save's memory: an idle jail has written, where it is shared */
 
     DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
     DEMAND_FLOOR_PER_CORE = 64, /* so many for each processor, which has to make them, */

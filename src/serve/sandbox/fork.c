@@ -233,6 +233,7 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork)
     forking->maker = xstrdup(fork->maker);
     forking->save.flags = KEEPER_SAVE_MEMORY;
     forking->save.done = on_saved;
+    forking->save.many = fork->count > 1;
     forking->save.alone = alone_possible(sb) ? &forking->alone : NULL;
     for (size_t i = 0; i < ALONE_FDS; i++) {
         forking->alone.fds[i] = -1;
@@ -240,7 +241,7 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork)
     if (forking->save.alone) {
         saved_name_disk(forking->save.name);
     } else {
-        saved_name_new(forking->save.name);
+        saved_name_fork(&forking->save);
     }
     save_add(sb, &forking->save);
 }

@@ -185,6 +185,7 @@ struct sandbox {
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */
     bool prestarted; /* it began from its template's save, and could also start without */
+    bool shares;     /* the memory that it has not written, with others of the same save */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -352,6 +353,7 @@ struct save {
     enum save_phase phase; /* save_set_phase() alone writes it */
     bool healthy;          /* refused unless the agent answers */
     bool silent;           /* the agent did not answer: a pause goes on without its memory */
+    bool many;             /* several sandboxes will start from it at once */
     struct alone *alone;   /* of a fork that may do without the memory; NULL: it does not */
     struct trace_place trace;
     int64_t step_us; /* when the last step was over */
@@ -414,6 +416,9 @@ int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted b
 /* The name of a pause of this execution, and of other saves. */
 void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
 void saved_name_new(char out[KEEPER_SAVED_BYTES]);
+void saved_name_many(const char *prefix,
+                     char out[KEEPER_SAVED_BYTES]); /* KEEPER_SAVED_KEPT, _FORKS */
+void saved_name_fork(struct save *save);            /* of one with memory */
 void saved_name_disk(char out[KEEPER_SAVED_BYTES]); /* of a snapshot without memory */
 bool saved_has_memory(const char *name);            /* of a pause */
 bool saved_is_disk(const char *name);               /* of a snapshot */

@@ -43,6 +43,7 @@ struct parked_build {
     char *team_id; /* NULL: built in */
     uint32_t cpu_count, memory_mb, disk_mb;
     uint64_t saved_bytes;
+    bool shares; /* the jail that was parked last shares that with others */
     bool is_base;
     bool stale; /* the template is gone or has changed */
     struct demand demand;
@@ -142,7 +143,8 @@ static void build_free(struct parked_build *build)
 
 static uint64_t jail_bytes(const struct parked_build *build)
 {
-    return DEMAND_JAIL_BYTES + build->saved_bytes;
+    return DEMAND_JAIL_BYTES +
+           (build->shares ? build->saved_bytes / DEMAND_SHARED_PART : build->saved_bytes);
 }
 
 static uint32_t build_target(const struct parked_build *build)
@@ -241,6 +243,7 @@ static void on_parked(void *ctx, struct sandbox *sb, int error, const struct err
     DL_APPEND(build->parked, parked);
     build->parked_n++;
     build->failures = 0;
+    build->shares = sb->shares;
     preconnect_dial(sb);
     parked_refill(all);
 }

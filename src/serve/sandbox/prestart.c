@@ -179,7 +179,7 @@ static void prestart_begin(struct sandboxes *all, struct prestarted *prestarted,
     (void)str_copy(prestart->template_id, sizeof(prestart->template_id), str_of(t->id));
     (void)str_copy(prestart->build_id, sizeof(prestart->build_id), str_of(t->build_id));
     (void)str_copy(prestart->alias, sizeof(prestart->alias), str_of(t->alias));
-    saved_name_new(prestart->name);
+    saved_name_many(KEEPER_SAVED_KEPT, prestart->name);
     sandbox_create(all, &params, on_created, prestart);
 }
 

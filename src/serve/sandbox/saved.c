@@ -41,12 +41,22 @@ void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAV
                    sb->started_ms, memory ? 'm' : 'd');
 }
 
-void saved_name_new(char out[KEEPER_SAVED_BYTES])
+void saved_name_many(const char *prefix, char out[KEEPER_SAVED_BYTES])
 {
     char random[SAVED_RANDOM_LEN + 1];
 
     id_alnum(random, SAVED_RANDOM_LEN);
-    (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s", random);
+    (void)snprintf(out, KEEPER_SAVED_BYTES, "%s%s", prefix, random);
+}
+
+void saved_name_new(char out[KEEPER_SAVED_BYTES])
+{
+    saved_name_many(KEEPER_SAVED_PREFIX, out);
+}
+
+void saved_name_fork(struct save *save)
+{
+    saved_name_many(save->many ? KEEPER_SAVED_FORKS : KEEPER_SAVED_PREFIX, save->name);
 }
 
 #define DISK_SUFFIX "-d"
