@@ -33,6 +33,7 @@ struct request_task {
     uint64_t client;
     bool is_retry;
     char group[CGROUP_TASK_BYTES];
+    int travel_fd; /* EXPORT, IMPORT: the task's end of the socket, until it has started; -1 */
     struct keeper_request req;
 };
 
@@ -85,6 +86,9 @@ const struct request_task *request_task_of(const struct handler *handler, const 
 /* Starts a process that calls `run` with the struct request_task. Answers when that fails. */
 void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         task_function *run, bool is_retry);
+/* The same with a descriptor for the process. Whether it was started. */
+bool request_task_begin_with(struct handler *handler, uint64_t client,
+                             const struct keeper_request *req, task_function *run, int travel_fd);
 /* Ends the task when its process has reported, and continues with what waited for it. */
 void request_task_step(struct handler *handler, struct request_task *task);
 void request_task_free(struct request_task *task);
@@ -95,6 +99,7 @@ void handle_create(struct handler *handler, uint64_t client, const struct keeper
 void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_travel(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_remove(struct handler *handler, uint64_t client,
                           const struct keeper_request *req);

@@ -46,11 +46,14 @@ static void request_task_enter(void *ctx)
 
 static int timeout_ms_of(const struct handler *handler, const struct keeper_request *req)
 {
+    if (req->op == KEEPER_EXPORT || req->op == KEEPER_IMPORT) {
+        return HANDLE_TRAVEL_TIMEOUT_MS;
+    }
     return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : handler->shared->task_timeout_ms;
 }
 
-void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                        task_function *run, bool is_retry)
+static bool task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                       task_function *run, bool is_retry, int travel_fd)
 {
     struct request_task *task = xnew(struct request_task);
     struct err err = {0};
@@ -62,6 +65,7 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
         .deadline_ms = clock_mono_ms() + timeout_ms_of(handler, req),
         .client = client,
         .is_retry = is_retry,
+        .travel_fd = travel_fd,
         .req = *req,
     };
     if (handler->tasks_n >= HANDLE_TASKS_MAX) {
@@ -90,7 +94,22 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
         }
         handler_answer_plain(handler, client, &answer);
         request_task_free(task);
+        return false;
     }
+    task->travel_fd = -1; /* the process has its own copy */
+    return true;
+}
+
+void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                        task_function *run, bool is_retry)
+{
+    (void)task_begin(handler, client, req, run, is_retry, -1);
+}
+
+bool request_task_begin_with(struct handler *handler, uint64_t client,
+                             const struct keeper_request *req, task_function *run, int travel_fd)
+{
+    return task_begin(handler, client, req, run, false, travel_fd);
 }
 
 /* After the deadline the process is asked to let go of the jail; after a second one it is killed.
