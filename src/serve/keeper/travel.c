@@ -87,6 +87,12 @@ static bool receive(struct keeper_travel_link *link)
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     ssize_t n = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+    if (n < 0 && errno == ECONNRESET) {
+        /* It left without reading all of the file, which is told once: its outcome is behind that.
+         */
+        message = (struct msghdr){.msg_iov = parts, .msg_iovlen = 2};
+        n = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return false;
     }
@@ -118,7 +124,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 
     busy("a save that travels");
     link->calling = true;
-    if (status < 0) {
+    if (status < 0) { /* the other end is closed: what it said before is still there */
+        while (!link->freed && !link->ended && receive(link)) {
+        }
         lost(link);
     }
     if (!link->freed && !link->ended && events & UV_WRITABLE && link->unsent) {
