@@ -36,7 +36,10 @@ static void leaving_read(struct leaving *leaving)
 
 static void on_bytes(void *ctx, struct str bytes)
 {
-    static const struct http_header type = {STR("Content-Type"), STR("application/octet-stream")};
+    static const struct http_header headers[] = {
+        {STR("Content-Type"), STR("application/octet-stream")},
+        {STR("Cache-Control"), STR("no-store")},
+    };
     struct leaving *leaving = ctx;
 
     if (!leaving->ex) {
@@ -45,7 +48,7 @@ static void on_bytes(void *ctx, struct str bytes)
     if (!leaving->responded) {
         leaving->responded = true;
         figures_note(leaving->call, 200);
-        http_respond(leaving->ex, 200, &type, 1, -1);
+        http_respond(leaving->ex, 200, headers, countof(headers), -1);
     }
     http_write(leaving->ex, bytes.at, bytes.len);
     leaving_read(leaving);
