@@ -336,6 +336,27 @@ int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd, in
     return r;
 }
 
+int endpoint_send(const struct endpoint *endpoint, const char *method, const char *path, int fd,
+                  int64_t bytes, json_t **answer, struct err *err)
+{
+    struct call call = {.file = fd, .file_bytes = bytes};
+    struct curl_slist *headers = endpoint_headers(endpoint);
+
+    progress_begin(&call.progress, true);
+    int r = call_run(&call, endpoint, method, path, headers, NULL, answer, err);
+    progress_end(&call.progress);
+    return r;
+}
+
+int endpoint_save(const struct endpoint *endpoint, const char *method, const char *path, int fd,
+                  struct err *err)
+{
+    struct call call = {.file = fd, .keeps = true};
+    scoped_json *answer = NULL;
+
+    return call_run(&call, endpoint, method, path, endpoint_headers(endpoint), NULL, &answer, err);
+}
+
 /* Below a domain the API and each sandbox have names of their own; at a plain address headers say
  * which sandbox is meant. */
 static void agent_address(const struct endpoint *endpoint, const char *sandbox_id, const char *path,

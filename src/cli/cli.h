@@ -169,6 +169,14 @@ must_check int endpoint_lines(const struct endpoint *endpoint, const char *path,
 must_check int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd,
                                int64_t bytes, struct err *err);
 
+/* Sends a file as the body of a call, from its position. */
+must_check int endpoint_send(const struct endpoint *endpoint, const char *method, const char *path,
+                             int fd, int64_t bytes, json_t **answer, struct err *err);
+
+/* Writes the answer of a call to a file as it comes. A failure may leave a part of it there. */
+must_check int endpoint_save(const struct endpoint *endpoint, const char *method, const char *path,
+                             int fd, struct err *err);
+
 /* GETs a file of a sandbox into an unnamed one, which is the caller's. */
 must_check int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id,
                                  const char *path, struct err *err);

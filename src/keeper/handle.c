@@ -297,6 +297,8 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_SOCKETS] = handle_sockets,
         [KEEPER_VOLUME_MAKE] = handle_volume_make,
         [KEEPER_VOLUME_REMOVE] = handle_volume_remove,
+        [KEEPER_EXPORT] = handle_travel,
+        [KEEPER_IMPORT] = handle_travel,
     };
     struct keeper_answer answer;
     struct err err = {0};

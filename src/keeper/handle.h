@@ -24,9 +24,10 @@
 #include "wire/keeper.h"
 
 enum {
-    HANDLE_END_TIMEOUT_MS = 30 * 1000,           /* then the answer says what holds the jail */
-    HANDLE_TASK_TIMEOUT_MS = 15 * 60 * 1000,     /* then the process is ended (task.h) */
-    HANDLE_PACK_TIMEOUT_MS = 6 * 60 * 60 * 1000, /* it is slow on purpose */
+    HANDLE_END_TIMEOUT_MS = 30 * 1000,              /* then the answer says what holds the jail */
+    HANDLE_TASK_TIMEOUT_MS = 15 * 60 * 1000,        /* then the process is ended (task.h) */
+    HANDLE_PACK_TIMEOUT_MS = 6 * 60 * 60 * 1000,    /* it is slow on purpose */
+    HANDLE_TRAVEL_TIMEOUT_MS = 12 * 60 * 60 * 1000, /* a client may be slow, but must go on */
     HANDLE_TASKS_MAX = 64,     /* at one time, each one or more processes; a server asks for 16 */
     HANDLE_ENDINGS_MAX = 4096, /* asked for by a server; each holds a descriptor */
     HANDLE_TASK_LOOK_US = 900 * 1000,

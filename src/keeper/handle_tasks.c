@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -11,7 +12,10 @@
 #include "keeper/checkpoint/zygote.h"
 #include "keeper/disk/saved.h"
 #include "keeper/internal.h"
+#include "keeper/travel/travel.h"
+#include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "wire/travel.h"
 
 enum { VOLUME_NAME_SHOWN = KEEPER_ID_BYTES - (int)sizeof("volume-") };
 
@@ -128,6 +132,108 @@ void handle_pack(struct handler *handler, uint64_t client, const struct keeper_r
 
     memcpy(named.id, "pack-", sizeof("pack-"));
     request_task_begin(handler, client, &named, pack_task, false);
+}
+
+/* ---- export and import ---- */
+
+static void export_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct request_task *task = ctx;
+
+    (void)fds;
+    result->status =
+        travel_export(task->handler->shared, &task->req.travel, task->travel_fd, &result->err);
+}
+
+static void import_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct request_task *task = ctx;
+
+    (void)fds;
+    result->status =
+        travel_import(task->handler->shared, &task->req.travel, task->travel_fd, &result->err);
+}
+
+static bool is_travel(const struct keeper_request *req)
+{
+    return req->op == KEEPER_EXPORT || req->op == KEEPER_IMPORT;
+}
+
+/* An import makes one of two saves, and knows late which. */
+static void arrival_names(const char *name, char out[2][KEEPER_SAVED_BYTES])
+{
+    (void)snprintf(out[0], KEEPER_SAVED_BYTES, "%s", name);
+    (void)snprintf(out[1], KEEPER_SAVED_BYTES, "%.*s" KEEPER_SAVED_DISK,
+                   KEEPER_SAVED_BYTES - (int)sizeof(KEEPER_SAVED_DISK), name);
+}
+
+/* The save must be its own: if the task dies, arrival_abandon() removes it. */
+static int arrival_check(const struct handler *handler, const char *name, struct err *err)
+{
+    const struct request_task *task;
+    char names[2][KEEPER_SAVED_BYTES];
+
+    DL_FOREACH (handler->tasks, task) {
+        if (task->req.op == KEEPER_IMPORT && strcmp(task->req.travel.name, name) == 0) {
+            return err_set(err, EEXIST, "%s is just being made", name);
+        }
+    }
+    arrival_names(name, names);
+    for (size_t i = 0; i < countof(names); i++) {
+        if (saved_exists(handler->shared->pool, names[i]) ||
+            name_is_being_saved(handler, names[i])) {
+            return err_set(err, EEXIST, "%s exists already", names[i]);
+        }
+    }
+    return 0;
+}
+
+static void arrival_abandon(struct handler *handler, const char *name)
+{
+    char names[2][KEEPER_SAVED_BYTES];
+
+    arrival_names(name, names);
+    saved_abandon(handler->shared->pool, names[0]);
+    saved_abandon(handler->shared->pool, names[1]);
+}
+
+/* Takes a free place: its id is one that no jail can have. */
+static int place_take(const struct handler *handler, char id[KEEPER_ID_BYTES], struct err *err)
+{
+    for (int i = 1; i <= TRAVEL_TASKS_MAX; i++) {
+        (void)snprintf(id, KEEPER_ID_BYTES, "travel-%d", i);
+        if (!request_task_of(handler, id)) {
+            return 0;
+        }
+    }
+    return err_set(err, EAGAIN, "%d exports or imports are under way: try again later",
+                   TRAVEL_TASKS_MAX);
+}
+
+/* The answer comes at once, with the socket that the rest is told by. */
+void handle_travel(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct keeper_request named = *req;
+    struct err err = {0};
+    int pair[2] = {-1, -1};
+    int r = place_take(handler, named.id, &err);
+
+    if (r == 0 && req->op == KEEPER_IMPORT) {
+        r = arrival_check(handler, req->travel.name, &err);
+    }
+    if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
+        r = err_sys(&err, "make a socket pair");
+    }
+    scoped_fd theirs = pair[0];
+    scoped_fd ours = pair[1];
+    struct keeper_answer answer = answer_to(req, r, &err);
+    if (r < 0) {
+        handler_answer_plain(handler, client, &answer);
+    } else if (request_task_begin_with(handler, client, &named,
+                                       req->op == KEEPER_EXPORT ? export_task : import_task,
+                                       ours)) {
+        handler->answer(handler->ctx, client, &answer, &theirs, 1);
+    }
 }
 
 /* ---- volumes ---- */
@@ -310,8 +416,10 @@ static void request_task_clean_up(struct handler *handler, const struct keeper_r
         if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
             saved_abandon(handler->shared->pool, req->save.name);
         }
-    } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE ||
-               req->op == KEEPER_VOLUME_REMOVE) {
+    } else if (req->op == KEEPER_IMPORT) {
+        arrival_abandon(handler, req->travel.name);
+    } else if (req->op == KEEPER_EXPORT || req->op == KEEPER_PACK ||
+               req->op == KEEPER_VOLUME_MAKE || req->op == KEEPER_VOLUME_REMOVE) {
         return;
     } else if (req->op == KEEPER_RESTORE) {
         result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
@@ -328,7 +436,11 @@ void request_task_over(struct handler *handler, const struct request_task *was, 
     if (!reported) {
         request_task_clean_up(handler, req, result);
     }
-    if (req->op == KEEPER_RESTORE) {
+    if (is_travel(req)) {
+        if (result->status < 0) { /* its request has been answered long ago */
+            log_info("%s", result->err.msg);
+        }
+    } else if (req->op == KEEPER_RESTORE) {
         restore_unmark(handler->shared, req->id);
         restore_done(handler, was, result, fds);
     } else if (req->op == KEEPER_CREATE) {

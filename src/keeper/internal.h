@@ -36,6 +36,7 @@ struct request_task {
     bool is_retry;
     struct zygote_ticket ticket; /* its socket may have been closed since */
     char group[CGROUP_TASK_BYTES];
+    int travel_fd; /* EXPORT, IMPORT: the task's end of the socket, until it has started; -1 */
     struct keeper_request req;
 };
 
@@ -91,6 +92,9 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
 void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
                                     const struct keeper_request *req, task_function *run,
                                     const struct zygote_ticket *ticket);
+/* The same with a descriptor for the process. Whether it was started. */
+bool request_task_begin_with(struct handler *handler, uint64_t client,
+                             const struct keeper_request *req, task_function *run, int travel_fd);
 /* Ends the task when its process has reported, and continues with what waited for it. */
 void request_task_step(struct handler *handler, struct request_task *task);
 void request_task_free(struct request_task *task);
@@ -101,6 +105,7 @@ void handle_create(struct handler *handler, uint64_t client, const struct keeper
 void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_travel(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_remove(struct handler *handler, uint64_t client,
                           const struct keeper_request *req);

@@ -364,6 +364,15 @@ static int socket_dir_open(struct keeper *keeper, struct err *err)
     return keeper->socket_dir_fd < 0 ? err_sys(err, "open the directory of the socket") : 0;
 }
 
+/* While the host's paths can be reached. An export or import fails without it, nothing else. */
+static void data_open(struct keeper *keeper)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s", keeper->options->pool_path);
+    keeper->shared.data_fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 static int socket_open(struct keeper *keeper, struct err *err)
 {
     const char *path = keeper->options->socket_path;
@@ -507,6 +516,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         size_bpf_start(keeper); /* while /sys can be reached */
     }
     if (r == 0) {
+        data_open(keeper);
         r = memory_ready(keeper, err);
     }
     if (r == 0) {
@@ -548,6 +558,7 @@ static void keeper_close(struct keeper *keeper)
     filters_free(keeper->shared.filters);
     cgroups_close(keeper->shared.groups);
     pool_close(keeper->shared.pool);
+    fd_closep(&keeper->shared.data_fd);
     fd_closep(&keeper->listen_fd);
     fd_closep(&keeper->socket_dir_fd);
     fd_closep(&keeper->signals_fd);
@@ -560,6 +571,7 @@ int keeper_main(const struct keeper_options *options)
         .options = options,
         .shared = {.keeper_root_ns = -1,
                    .lock_fd = options->lock_fd,
+                   .data_fd = -1,
                    .task_timeout_ms =
                        options->task_timeout_ms ? options->task_timeout_ms : HANDLE_TASK_TIMEOUT_MS,
                    .merge = MERGE_NONE},

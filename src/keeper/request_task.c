@@ -46,12 +46,15 @@ static void request_task_enter(void *ctx)
 
 static int timeout_ms_of(const struct handler *handler, const struct keeper_request *req)
 {
+    if (req->op == KEEPER_EXPORT || req->op == KEEPER_IMPORT) {
+        return HANDLE_TRAVEL_TIMEOUT_MS;
+    }
     return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : handler->shared->task_timeout_ms;
 }
 
-static void request_task_begin_as(struct handler *handler, uint64_t client,
-                                  const struct keeper_request *req, task_function *run,
-                                  bool is_retry, const struct zygote_ticket *ticket)
+static bool task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                       task_function *run, bool is_retry, const struct zygote_ticket *ticket,
+                       int travel_fd)
 {
     struct request_task *task = xnew(struct request_task);
     struct err err = {0};
@@ -64,6 +67,7 @@ static void request_task_begin_as(struct handler *handler, uint64_t client,
         .client = client,
         .is_retry = is_retry,
         .ticket = *ticket,
+        .travel_fd = travel_fd,
         .req = *req,
     };
     if (handler->tasks_n >= HANDLE_TASKS_MAX) {
@@ -92,20 +96,29 @@ static void request_task_begin_as(struct handler *handler, uint64_t client,
         }
         handler_answer_plain(handler, client, &answer);
         request_task_free(task);
+        return false;
     }
+    task->travel_fd = -1; /* the process has its own copy */
+    return true;
 }
 
 void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         task_function *run, bool is_retry)
 {
-    request_task_begin_as(handler, client, req, run, is_retry, &ZYGOTE_TICKET_NONE);
+    (void)task_begin(handler, client, req, run, is_retry, &ZYGOTE_TICKET_NONE, -1);
 }
 
 void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
                                     const struct keeper_request *req, task_function *run,
                                     const struct zygote_ticket *ticket)
 {
-    request_task_begin_as(handler, client, req, run, false, ticket);
+    (void)task_begin(handler, client, req, run, false, ticket, -1);
+}
+
+bool request_task_begin_with(struct handler *handler, uint64_t client,
+                             const struct keeper_request *req, task_function *run, int travel_fd)
+{
+    return task_begin(handler, client, req, run, false, &ZYGOTE_TICKET_NONE, travel_fd);
 }
 
 /* After the deadline the process is asked to let go of the jail; after a second one it is killed.

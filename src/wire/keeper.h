@@ -18,7 +18,7 @@
 #include "lib/base/log.h"
 
 enum {
-    KEEPER_VERSION = 6,
+    KEEPER_VERSION = 7,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
@@ -68,6 +68,9 @@ enum keeper_op {
                          is done. -EBUSY while another packing runs */
     KEEPER_SOCKETS = 16, /* jail, sockets_n: answers with that many TCP sockets in its network. They
                             are not connected, and no process inside has a copy */
+    KEEPER_EXPORT = 17, /* travel: writes that save to the socket in the answer, as a sealed file */
+    KEEPER_IMPORT = 18, /* travel: makes a save of that name of the file that is written to the
+                           socket in the answer. Both: wire/travel.h */
 };
 
 /* A layer with this prefix is the disk of the save with that name. */
@@ -79,6 +82,8 @@ enum keeper_op {
  * running; a sandbox that is forked into several, which all start right away. */
 #define KEEPER_SAVED_KEPT KEEPER_SAVED_PREFIX "kept-"
 #define KEEPER_SAVED_FORKS KEEPER_SAVED_PREFIX "forks-"
+/* Saves of snapshots that have no memory end so. */
+#define KEEPER_SAVED_DISK "-d"
 /* A layer that every pool has, and that is empty: for a disk that needs no other layer. */
 #define KEEPER_LAYER_EMPTY "empty"
 
@@ -135,6 +140,16 @@ struct keeper_volume {
     uint32_t size_mb; /* MAKE */
 };
 
+struct keeper_travel {
+    /* IMPORT: -EEXIST when it is taken. A save without memory gets KEEPER_SAVED_DISK behind it, for
+     * which there must be room. */
+    char name[KEEPER_SAVED_BYTES];
+    uint32_t layers_n; /* EXPORT: the layers below the disk, as in a plan */
+    char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
+    uint64_t bytes_max; /* IMPORT: of memory and files together; 1 to KEEPER_TRAVEL_BYTES_MAX */
+};
+#define KEEPER_TRAVEL_BYTES_MAX (UINT64_C(1) << 44)
+
 /* The result of a SAVE. */
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
@@ -169,6 +184,7 @@ struct keeper_request {
         struct keeper_save save;     /* SAVE, FORGET */
         struct keeper_volume volume; /* VOLUME_* */
         uint32_t sockets_n;          /* SOCKETS */
+        struct keeper_travel travel; /* EXPORT, IMPORT */
     };
 };
 
@@ -230,8 +246,9 @@ enum {
     KEEPER_FDS_MAX = KEEPER_SOCKETS_MAX,
     KEEPER_FDS_HELD = 3, /* held by the server for an idle jail: its channel, gate and resolver */
     KEEPER_JAIL_SOCKETS = KEEPER_FD_GATE - KEEPER_FD_SOCKET,
-    KEEPER_FD_FILES = 0, /* SAVE with ALONE: what inside/stow wrote of /run and /dev/shm; sealed */
-    KEEPER_FD_DISK = 1,  /* likewise: of the disk, without the layers below it */
+    KEEPER_FD_FILES = 0,  /* SAVE with ALONE: what inside/stow wrote of /run and /dev/shm; sealed */
+    KEEPER_FD_DISK = 1,   /* likewise: of the disk, without the layers below it */
+    KEEPER_FD_TRAVEL = 0, /* EXPORT, IMPORT: the socket, non-blocking */
 };
 #define KEEPER_FDS_NONE                                                                            \
     {                                                                                              \

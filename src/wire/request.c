@@ -188,6 +188,30 @@ static int save_check(const struct keeper_save *save, struct err *err)
     return r;
 }
 
+static int travel_check(const struct keeper_request *req, struct err *err)
+{
+    const struct keeper_travel *travel = &req->travel;
+    int r = saved_check("travel.name", travel->name, err);
+
+    if (r == 0) {
+        r = range_check("travel.layers_n", travel->layers_n, 0,
+                        req->op == KEEPER_EXPORT ? KEEPER_LAYERS_MAX : 0, err);
+    }
+    for (uint32_t i = 0; r == 0 && i < travel->layers_n; i++) {
+        r = layer_check(travel->layers[i], err);
+    }
+    if (r == 0 && req->op == KEEPER_IMPORT &&
+        strlen(travel->name) + strlen(KEEPER_SAVED_DISK) >= KEEPER_SAVED_BYTES) {
+        return err_set(err, EINVAL, "travel.name leaves no room for " KEEPER_SAVED_DISK);
+    }
+    if (r == 0 && req->op == KEEPER_IMPORT &&
+        (travel->bytes_max == 0 || travel->bytes_max > KEEPER_TRAVEL_BYTES_MAX)) {
+        return err_set(err, EINVAL, "travel.bytes_max is %" PRIu64 ", want 1 to %" PRIu64,
+                       travel->bytes_max, KEEPER_TRAVEL_BYTES_MAX);
+    }
+    return r;
+}
+
 static int jail_check(const struct keeper_jail *jail, struct err *err)
 {
     if (jail->pid <= 1) {
@@ -259,6 +283,9 @@ int keeper_request_check(const struct keeper_request *req, struct err *err)
     case KEEPER_VOLUME_REMOVE:
     case KEEPER_VOLUME_USAGE:
         return volume_check(req, err);
+    case KEEPER_EXPORT:
+    case KEEPER_IMPORT:
+        return travel_check(req, err);
     case KEEPER_CREATE:
     case KEEPER_ATTACH:
     case KEEPER_DESTROY:

@@ -63,6 +63,16 @@ static void batch_assert(const struct keeper_batch *batch)
     }
 }
 
+static void travel_assert(const struct keeper_travel *travel, bool export)
+{
+    saved_assert(travel->name);
+    assert(travel->layers_n <= (export ? KEEPER_LAYERS_MAX : 0));
+    assert(export || (travel->bytes_max > 0 && travel->bytes_max <= KEEPER_TRAVEL_BYTES_MAX));
+    for (uint32_t i = 0; i < travel->layers_n; i++) {
+        name_assert(travel->layers[i], KEEPER_LAYER_BYTES);
+    }
+}
+
 static void request_assert(const struct keeper_request *req)
 {
     switch ((enum keeper_op)req->op) {
@@ -73,6 +83,10 @@ static void request_assert(const struct keeper_request *req)
     case KEEPER_FORGET:
     case KEEPER_PACK:
         saved_assert(req->save.name);
+        return;
+    case KEEPER_EXPORT:
+    case KEEPER_IMPORT:
+        travel_assert(&req->travel, req->op == KEEPER_EXPORT);
         return;
     case KEEPER_USAGE_MANY:
         batch_assert(&req->batch);

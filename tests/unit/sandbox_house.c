@@ -292,6 +292,10 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
             answer->status = err_set(&answer->err, ESRCH, "no such jail");
         }
         return;
+    case KEEPER_EXPORT:
+    case KEEPER_IMPORT:
+        answer->status = err_set(&answer->err, ENOTSUP, "this keeper has nothing that travels");
+        return;
     case KEEPER_SOCKETS:
         for (uint32_t i = 0; i < req->sockets_n; i++) {
             fds[i] = inward_socket();

@@ -224,6 +224,35 @@ static void a_disk_has_one_origin(void)
     refused(&req, "layers");
 }
 
+static void exports_and_imports_are_checked(void)
+{
+    struct keeper_request req = {.version = KEEPER_VERSION, .op = KEEPER_EXPORT};
+
+    refused(&req, "travel.name");
+    strcpy(req.travel.name, "saved-x");
+    passes(&req);
+    req.travel.layers_n = 1;
+    refused(&req, "layers");
+    strcpy(req.travel.layers[0], "base");
+    passes(&req);
+    strcpy(req.travel.layers[0], "../base");
+    refused(&req, "layers");
+    req.travel.layers_n = KEEPER_LAYERS_MAX + 1;
+    refused(&req, "travel.layers_n");
+    req = (struct keeper_request){.version = KEEPER_VERSION, .op = KEEPER_IMPORT};
+    strcpy(req.travel.name, "saved-x");
+    refused(&req, "travel.bytes_max");
+    req.travel.bytes_max = KEEPER_TRAVEL_BYTES_MAX + 1;
+    refused(&req, "travel.bytes_max");
+    req.travel.bytes_max = KEEPER_TRAVEL_BYTES_MAX;
+    passes(&req);
+    req.travel.layers_n = 1; /* the file has them */
+    refused(&req, "travel.layers_n");
+    req.travel.layers_n = 0;
+    memset(req.travel.name + 6, 'a', KEEPER_SAVED_BYTES - 7);
+    refused(&req, "travel.name");
+}
+
 static void version_op_and_pid_are_checked(void)
 {
     struct keeper_request req = good(KEEPER_HELLO);
@@ -232,7 +261,7 @@ static void version_op_and_pid_are_checked(void)
     refused(&req, "version");
     req = good(0);
     refused(&req, "op");
-    req = good(KEEPER_SOCKETS + 1);
+    req = good(KEEPER_IMPORT + 1);
     refused(&req, "op");
     req = good(KEEPER_ATTACH);
     req.jail.pid = 1; /* the host's init, whatever its start time */
@@ -309,6 +338,7 @@ int main(void)
         {"volumes have names and places", volumes_have_names_and_places},
         {"a disk has one origin", a_disk_has_one_origin},
         {"version, op and pid are checked", version_op_and_pid_are_checked},
+        {"exports and imports are checked", exports_and_imports_are_checked},
         {"batches are checked", batches_are_checked},
         {"fields of other requests do not matter", fields_of_other_requests_do_not_matter},
         {"options that no word says are none", options_that_no_word_says_are_none},

@@ -19,7 +19,6 @@
 #include "lib/base/str.h"
 #include "wire/channel.h"
 
-#define MANIFEST_FILE "about"
 #define AGENT_FILE "agent"
 #define AGENTS_DIR "agents"
 
@@ -150,14 +149,10 @@ static int fit_check(const struct manifest *manifest, const struct criu_program 
     return 0;
 }
 
-int manifest_read(int memory_fd, const struct criu_program *criu, struct manifest *out,
-                  struct err *err)
+static void text_read(const char *text, struct manifest *out)
 {
-    char text[TEXT_BYTES], number[16];
+    char number[16];
 
-    if (small_file_read(memory_fd, MANIFEST_FILE, text, sizeof(text)) < 0) {
-        return err_sys(err, "read what the images are");
-    }
     field_read(text, "id", out->id, sizeof(out->id));
     field_read(text, "machine", out->machine, sizeof(out->machine));
     field_read(text, "release", out->release, sizeof(out->release));
@@ -167,7 +162,45 @@ int manifest_read(int memory_fd, const struct criu_program *criu, struct manifes
     out->criu_version = (int)strtol(number, NULL, 10);
     field_read(text, "channel", number, sizeof(number));
     out->channel = number[0] ? (int)strtol(number, NULL, 10) : CHANNEL_VERSION_FIRST;
+}
+
+int manifest_read(int memory_fd, const struct criu_program *criu, struct manifest *out,
+                  struct err *err)
+{
+    char text[TEXT_BYTES];
+
+    if (small_file_read(memory_fd, MANIFEST_FILE, text, sizeof(text)) < 0) {
+        return err_sys(err, "read what the images are");
+    }
+    text_read(text, out);
     return fit_check(out, criu, err);
+}
+
+int manifest_fits(const char *text, const struct criu_program *criu, struct err *err)
+{
+    struct manifest manifest;
+
+    text_read(text, &manifest);
+    return fit_check(&manifest, criu, err);
+}
+
+bool manifest_has_memory(const char *text)
+{
+    struct manifest manifest;
+
+    text_read(text, &manifest);
+    return manifest.criu_version != 0;
+}
+
+int manifest_machine_fits(const char *text, const char *machine, struct err *err)
+{
+    struct manifest manifest;
+
+    text_read(text, &manifest);
+    return strcmp(manifest.machine, machine) == 0
+               ? 0
+               : err_set(err, ENOTSUP, "it was saved on another kind of machine: %s, not %s",
+                         manifest.machine, machine);
 }
 
 /* ---- the agent ---- */

@@ -18,6 +18,7 @@
 #include "wire/keeper.h"
 
 #define MANIFEST_AGENT "agent"
+#define MANIFEST_FILE "about"
 
 struct manifest {
     char id[KEEPER_ID_BYTES]; /* of the jail that was saved */
@@ -35,6 +36,13 @@ must_check int manifest_write(int memory_fd, const char *id, const struct criu_p
 /* Reads it, and checks that this machine can restore it: -ENOTSUP with a sentence if not. */
 must_check int manifest_read(int memory_fd, const struct criu_program *criu, struct manifest *out,
                              struct err *err);
+
+/* The same for the text of one that is not on this machine yet. */
+must_check int manifest_fits(const char *text, const struct criu_program *criu, struct err *err);
+/* Whether a text describes images, and not a disk alone. */
+bool manifest_has_memory(const char *text);
+/* Whether it was written on that kind of machine: -ENOTSUP with a sentence if not. */
+must_check int manifest_machine_fits(const char *text, const char *machine, struct err *err);
 
 /* Stores the agent of this keeper in the pool, and returns its hash. */
 must_check int manifest_agent_keep(struct pool *pool, const char *agent_path,

@@ -46,6 +46,13 @@ int subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only,
     return ioctl(dir_fd, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0 ? -errno : 0;
 }
 
+int subvol_make_read_only(int fd)
+{
+    uint64_t flags = BTRFS_SUBVOL_RDONLY;
+
+    return ioctl(fd, BTRFS_IOC_SUBVOL_SETFLAGS, &flags) < 0 ? -errno : 0;
+}
+
 int subvol_destroy(int dir_fd, const char *name)
 {
     struct btrfs_ioctl_vol_args args = args_named(name);

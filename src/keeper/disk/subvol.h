@@ -19,6 +19,8 @@ must_check int subvol_create(int dir_fd, const char *name);
  * of `group`, if that is not 0. */
 must_check int subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only,
                                uint64_t group);
+/* Nobody can write to it from now on. */
+must_check int subvol_make_read_only(int fd);
 /* -EINVAL when it is not a subvolume. The space is freed in the background. */
 must_check int subvol_destroy(int dir_fd, const char *name);
 /* The id of the subvolume of fd, which is also the id of its quota group at level 0. 0 when

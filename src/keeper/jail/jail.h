@@ -48,6 +48,7 @@ struct jail_shared {
     bool merges; /* equal pages of jails are merged */
     char agent_hash[SHA256_HEX_LEN + 1];
     int task_timeout_ms; /* for one save, restore or copy of a disk */
+    int data_fd;         /* the data directory, which has the export key; -1: none */
     const char *task;    /* the keeper's group that this process is in, or NULL */
 };
 

@@ -361,6 +361,14 @@ bool sandbox_id_cut(const char *text, struct str *id);
 /* The sandbox that the call's path names, if it is the team's. Otherwise answers, and NULL. */
 struct sandbox *call_sandbox(struct call *call);
 
+/* A snapshot as the API shows it (snapshots.c). */
+json_t *snapshot_json(const struct call *call, const char *id, const char *alias, const char *tag,
+                      uint64_t bytes);
+/* The name for a new snapshot, which is of the team's namespace: -EINVAL with a sentence. */
+struct template_name;
+must_check int snapshot_name_check(const struct call *call, const char *text,
+                                   struct template_name *out, struct err *err);
+
 /* The team's own template of that name, whatever its tag. Otherwise answers, and NULL. */
 const struct template *call_own_template(struct call *call, const char *name);
 
@@ -448,6 +456,9 @@ void handle_lineage(struct call *call, const json_t *body);
 void handle_fork(struct call *call, const json_t *body);
 void handle_snapshot(struct call *call, const json_t *body);
 void handle_snapshots(struct call *call, const json_t *body);
+bool stream_export(struct call *call); /* of a snapshot (travel.c) */
+bool stream_export_paused(struct call *call);
+bool stream_import(struct call *call);
 void handle_connect_v1(struct call *call, const json_t *body);
 void handle_connect_v2(struct call *call, const json_t *body);
 void handle_teams(struct call *call, const json_t *body);

@@ -8,7 +8,7 @@
 #define KIB INT64_C(1024)
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
-#define NO_LIMIT 0 /* what the volume has room for */
+#define NO_LIMIT 0 /* what the volume, or the disk limit of the team, has room for */
 
 _Static_assert(64 * GIB == BUILD_FILE_BYTES_MAX, "the most that a build unpacks");
 
@@ -34,6 +34,9 @@ static const struct route routes[] = {
     {"POST",   "/sandboxes/{}/fork",                          handle_fork,                   ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL,          "sandbox.fork"},
     {"POST",   "/sandboxes/{}/snapshots",                     handle_snapshot,               ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL,          "sandbox.snapshot"},
     {"GET",    "/snapshots",                                  handle_snapshots,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL,          NULL},
+    {"POST",   "/snapshots/import",                           NULL,                          ACCESS_KEY,          BODY_STREAM,   NO_LIMIT, 0,        stream_import, "snapshot.import"},
+    {"POST",   "/snapshots/{}/export",                        NULL,                          ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, stream_export, "snapshot.export"},
+    {"POST",   "/sandboxes/{}/export",                        NULL,                          ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, stream_export_paused, "sandbox.export"},
     {"POST",   "/sandboxes/{}/connect",                       handle_connect_v1,             ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL,          "sandbox.connect"},
     {"POST",   "/v2/sandboxes/{}/connect",                    handle_connect_v2,             ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL,          "sandbox.connect"},
     {"GET",    "/sandboxes/{}/metrics",                       handle_metrics,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL,          NULL},

@@ -13,8 +13,8 @@ enum { SNAPSHOT_NAME_BYTES = 2 * TEMPLATE_NAME_MAX + 16 };
 
 /* ---- as JSON ---- */
 
-static json_t *snapshot_json(const struct call *call, const char *id, const char *alias,
-                             const char *tag, uint64_t bytes)
+json_t *snapshot_json(const struct call *call, const char *id, const char *alias, const char *tag,
+                      uint64_t bytes)
 {
     const char *space = templates_space(call->api->options.templates, call->team->id);
     char name[SNAPSHOT_NAME_BYTES], tagged[SNAPSHOT_NAME_BYTES + TEMPLATE_NAME_MAX + 2];
@@ -73,8 +73,8 @@ static void on_made(void *ctx, int error, const struct err *err,
     }
 }
 
-static int new_name_check(const struct call *call, const char *text, struct template_name *out,
-                          struct err *err)
+int snapshot_name_check(const struct call *call, const char *text, struct template_name *out,
+                        struct err *err)
 {
     int r = name_parse(call, str_of(text), out, err);
 
@@ -109,7 +109,7 @@ void handle_snapshot(struct call *call, const json_t *body)
         r = field_bool(body, "memory", &memory, &err);
     }
     if (r == 0 && text) {
-        r = new_name_check(call, text, &name, &err);
+        r = snapshot_name_check(call, text, &name, &err);
     }
     if (r < 0) {
         call_fail_err(call, r, &err);

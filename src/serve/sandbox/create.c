@@ -41,7 +41,8 @@ struct start {
     char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
     json_t *start_context;         /* of these, as a template's; NULL: the sandbox's own */
     struct start_command *command; /* under way */
-    int64_t started_ms;            /* RESUMING: what they were, should it fail */
+    int64_t execution;             /* RESUMING: what this and the next were, should it fail */
+    int64_t started_ms;
     int64_t end_ms;
     int64_t step_us; /* when the last step was over */
     struct trace_place trace;
@@ -153,6 +154,7 @@ static void back_to_paused(struct sandbox *sb, const struct start *start)
 {
     sb->all->resumes_failed++;
     sb->started_ms = start->started_ms;
+    sb->execution = start->execution;
     sb->end_ms = start->end_ms;
     sandbox_drop_jail(sb);
     undo_jail(sb, start);
@@ -495,6 +497,7 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
     sb->shares = answer->shares;
     if (resumed) {
         sb->started_ms = clock_wall_ms();
+        sb->execution = execution_new();
         sb->end_ms = sb->started_ms + resume_span_ms(sb);
     }
     sandbox_take_jail(sb, sb->start->past, answer, fds);
@@ -631,6 +634,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .ctx = ctx,
                             .files = {-1, -1},
                             .started_ms = sb->started_ms,
+                            .execution = sb->execution,
                             .end_ms = sb->end_ms,
                             .trace = sb->trace,
                             .step_us = clock_mono_us()};

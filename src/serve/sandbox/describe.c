@@ -106,6 +106,7 @@ void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params)
     put(&sb->init, plan_init(template, params->env_vars));
     bool listed = !sb->internal && sb->state != SANDBOX_PARKING;
     sb->created_ms = sb->started_ms = listed ? created_now(sb->all) : clock_wall_ms();
+    sb->execution = execution_new();
     sb->end_ms = sb->started_ms + params->timeout_ms;
     sb->cpu_count = template->cpu_count;
     sb->memory_mb = template->memory_mb;

@@ -176,6 +176,7 @@ struct sandbox {
     json_t *metadata, *env_vars, *options;
     json_t *init; /* more fields of /init: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
+    int64_t execution; /* drawn at each start, never 0; 0: an older release started it */
     uint32_t cpu_count, memory_mb, disk_mb;
     char *key;                 /* of its team's, as usage_sums.c spells it; NULL: none */
     struct usage_part counted; /* in the sums of its accounts */
@@ -414,6 +415,12 @@ int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted b
 /* ---- saved.c ---- */
 
 /* The name of a pause of this execution, and of other saves. */
+/* The id for a new snapshot: that of the team's template of this alias, or a new one. Returns the
+ * save of the snapshot that it replaces, which the caller frees; NULL: none. (snapshot.c) */
+char *snapshot_take_name(struct templates *all, const char *team_id, const char *alias,
+                         const char *tag, char template_id[ID_TEMPLATE_LEN + 1]);
+
+int64_t execution_new(void);
 void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
 void saved_name_new(char out[KEEPER_SAVED_BYTES]);
 void saved_name_many(const char *prefix,

@@ -157,6 +157,7 @@ void sandbox_record(struct sandbox *sb, enum sandbox_change change, const char *
                               .fork_of = sb->fork_of,
                               .state = row_state(sb, change),
                               .started_ms = sb->started_ms,
+                              .execution = sb->execution,
                               .end_ms = sb->end_ms,
                               .created_ms = sb->created_ms,
                               .end_reason = reason,

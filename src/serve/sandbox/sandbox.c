@@ -101,6 +101,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     sb->fork_of = xstrdup(row->fork_of);
     sb->access_token = xstrdup(row->access_token);
     sb->started_ms = row->started_ms;
+    sb->execution = row->execution;
     sb->end_ms = row->end_ms;
     sb->created_ms = row->created_ms;
     sb->cpu_count = row->cpu_count;

@@ -270,6 +270,42 @@ void sandboxes_forget_template(struct sandboxes *all, const struct template *tem
 /* Removes the save of a snapshot, unless a template or a sandbox still refers to it. */
 void sandboxes_forget_saved(struct sandboxes *all, const char *name);
 
+/* ---- exports and imports (travel.c) ---- */
+
+enum { TRAVELLER_SEND_BYTES_MAX = 64 * 1024 };
+
+struct traveller; /* a save on its way */
+struct traveller_handler {
+    void (*bytes)(void *ctx,
+                  struct str bytes); /* of an export, while traveller_read() wants them */
+    void (*ready)(void *ctx);        /* of an import: traveller_send() may be called, once */
+    /* Once, and nothing after it: the traveller is gone. `made` is NULL for an export. Errors are
+     * of the file (-EINVAL; -EMSGSIZE: it holds too much; -EOPNOTSUPP: this machine cannot run it),
+     * -EAGAIN: too many at one time, or the keeper is away. */
+    void (*end)(void *ctx, int error, const struct err *err, const struct sandbox_snapshot *made);
+};
+
+/* The save of a sandbox that is PAUSED, exactly. */
+struct traveller *sandbox_export(struct sandbox *sb, const struct traveller_handler *handler,
+                                 void *ctx);
+/* The save of a snapshot. */
+struct traveller *template_export(struct sandboxes *all, const struct template *snapshot,
+                                  const struct traveller_handler *handler, void *ctx);
+struct arrival { /* borrowed during the call */
+    const char *team_id;
+    const char *alias; /* NULL: none */
+    const char *tag;
+    uint64_t bytes_max; /* of its memory and its files */
+};
+struct traveller *sandboxes_import(struct sandboxes *all, const struct arrival *arrival,
+                                   const struct traveller_handler *handler, void *ctx);
+void traveller_read(struct traveller *traveller, bool wanted);
+/* At most TRAVELLER_SEND_BYTES_MAX; `ready` comes again when more is wanted. No bytes: that was
+ * all. */
+void traveller_send(struct traveller *traveller, struct str bytes);
+/* Nobody wants it any more: `end` is not called. NULL is fine. */
+void traveller_drop(struct traveller *traveller);
+
 /* Copies a running one `count` times. `each` comes once for every copy, as of create, in any order;
  * or `failed` alone, before any: -ESTALE: it does not run; else as of pause. */
 struct sandbox_fork {

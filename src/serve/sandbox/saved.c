@@ -35,8 +35,26 @@ static void forget_set_phase(struct saved *saved, enum forget_phase phase)
 
 /* ---- names ---- */
 
+int64_t execution_new(void)
+{
+    uint64_t number = 0;
+
+    while (number == 0) {
+        id_random(&number, sizeof(number));
+        number >>= 1; /* a column of the store has a sign */
+    }
+    return (int64_t)number;
+}
+
+/* A clock that is set back could give one name twice. A sandbox that an older release started keeps
+ * the name that release would have given, until it is started again: its pause may be under way. */
 void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES])
 {
+    if (sb->execution) {
+        (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s-x%016" PRIx64 "%c", sb->id,
+                       (uint64_t)sb->execution, memory ? 'm' : 'd');
+        return;
+    }
     (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s-%" PRId64 "%c", sb->id,
                    sb->started_ms, memory ? 'm' : 'd');
 }
@@ -59,21 +77,19 @@ void saved_name_fork(struct save *save)
     saved_name_many(save->many ? KEEPER_SAVED_FORKS : KEEPER_SAVED_PREFIX, save->name);
 }
 
-#define DISK_SUFFIX "-d"
-
 void saved_name_disk(char out[KEEPER_SAVED_BYTES])
 {
     char random[SAVED_RANDOM_LEN + 1];
 
     id_alnum(random, SAVED_RANDOM_LEN);
-    (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s" DISK_SUFFIX, random);
+    (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s" KEEPER_SAVED_DISK, random);
 }
 
 bool saved_is_disk(const char *name)
 {
-    size_t len = strlen(name), end = strlen(DISK_SUFFIX);
+    size_t len = strlen(name), end = strlen(KEEPER_SAVED_DISK);
 
-    return len >= end && strcmp(name + len - end, DISK_SUFFIX) == 0;
+    return len >= end && strcmp(name + len - end, KEEPER_SAVED_DISK) == 0;
 }
 
 bool saved_has_memory(const char *name)

@@ -64,31 +64,28 @@ static void on_recorded(void *ctx, int error, const struct err *err)
 
 /* The snapshot that the tag names now. A snapshot of an older daemon is only the row of its
  * template. */
-static const struct template *named_now(const struct snapshot *snapshot, struct templates *all,
+static const struct template *named_now(const char *tag, struct templates *all,
                                         const struct template *own)
 {
-    const struct template *tagged = templates_tagged(all, own->id, snapshot->tag);
+    const struct template *tagged = templates_tagged(all, own->id, tag);
 
-    return tagged || strcmp(snapshot->tag, TEMPLATE_TAG_DEFAULT) != 0 ? tagged : own;
+    return tagged || strcmp(tag, TEMPLATE_TAG_DEFAULT) != 0 ? tagged : own;
 }
 
 /* A snapshot of that name is replaced and keeps its id: sandboxes started from it are not affected.
  * Saves of builds are removed by the builds. */
-static void take_name(struct snapshot *snapshot, const struct sandbox *sb)
+char *snapshot_take_name(struct templates *all, const char *team_id, const char *alias,
+                         const char *tag, char template_id[ID_TEMPLATE_LEN + 1])
 {
-    struct templates *all = sb->all->use.templates;
-    const struct template *own =
-        snapshot->alias ? templates_own(all, sb->team_id, snapshot->alias) : NULL;
+    const struct template *own = alias ? templates_own(all, team_id, alias) : NULL;
 
     if (!own) {
-        id_alnum(snapshot->template_id, ID_TEMPLATE_LEN);
-        return;
+        id_alnum(template_id, ID_TEMPLATE_LEN);
+        return NULL;
     }
-    const struct template *old = named_now(snapshot, all, own);
-    (void)str_copy(snapshot->template_id, sizeof(snapshot->template_id), str_of(own->id));
-    if (old && old->snapshot_of) {
-        snapshot->replaced = xstrdup(old->saved);
-    }
+    const struct template *old = named_now(tag, all, own);
+    (void)str_copy(template_id, ID_TEMPLATE_LEN + 1, str_of(own->id));
+    return old && old->snapshot_of ? xstrdup(old->saved) : NULL;
 }
 
 static char *text_of(const json_t *object, const char *name, const char *otherwise)
@@ -111,7 +108,8 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, const struct k
     char none[] = "{}";
 
     id_uuid(build_id);
-    take_name(snapshot, sb);
+    snapshot->replaced = snapshot_take_name(sb->all->use.templates, sb->team_id, snapshot->alias,
+                                            snapshot->tag, snapshot->template_id);
     const struct template made = {
         .id = snapshot->template_id,
         .alias = snapshot->alias,

@@ -273,6 +273,8 @@ static const char *const steps[] = {
     ") STRICT;"
     "CREATE INDEX audit_by_team ON audit (team_id, seq);"
     "CREATE INDEX audit_open ON audit (seq) WHERE status IS NULL;",
+    /* Saves are named after the execution that they are of, and not after a clock. */
+    "ALTER TABLE sandboxes ADD COLUMN execution INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

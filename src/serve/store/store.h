@@ -216,6 +216,7 @@ struct sandbox_row {
     const char *fork_of;        /* the sandbox it is a copy of, when it is inserted; NULL: none */
     const char *state;          /* "running", "paused", "killed" */
     int64_t started_ms;         /* wall clock */
+    int64_t execution;          /* a number drawn at each start; 0: an older release started it */
     int64_t end_ms;             /* wall clock: when it times out, or ended */
     int64_t created_ms;         /* never changes: lists are ordered by it */
     const char *end_reason;     /* may be NULL: "request", "timeout", "out of memory", ... */

@@ -24,6 +24,7 @@ static const struct store_column sandbox_columns[] = {
     KEEPS(sandbox_row, fork_of, .nullable = true),
     VALUE(sandbox_row, state),
     VALUE(sandbox_row, started_ms),
+    VALUE(sandbox_row, execution),
     VALUE(sandbox_row, end_ms),
     KEEPS(sandbox_row, created_ms),
     VALUE(sandbox_row, end_reason, .nullable = true),
