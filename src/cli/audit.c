@@ -89,6 +89,7 @@ struct showing {
     const struct cli *cli;
     struct grid grid;
     bool draws; /* the grid */
+    bool any;   /* there was a row */
 };
 
 static void on_line(void *ctx, struct str line)
@@ -99,6 +100,7 @@ static void on_line(void *ctx, struct str line)
     if (!row) {
         return; /* an empty line says that the daemon is still there */
     }
+    showing->any = true;
     if (showing->cli->json) {
         printf("%.*s\n", (int)line.len, line.at);
     } else if (showing->cli->quiet) {
@@ -113,6 +115,12 @@ static void on_line(void *ctx, struct str line)
     }
     (void)fflush(stdout);
     json_decref(row);
+}
+
+static bool filtered(const struct cli *cli)
+{
+    return cli_has(cli, "--object") || cli_has(cli, "--action") || cli_has(cli, "--actor") ||
+           cli_has(cli, "--since");
 }
 
 static int audit(struct cli *cli)
@@ -135,15 +143,20 @@ static int audit(struct cli *cli)
     if (r == 0 && showing.draws) {
         grid_print(&showing.grid, stdout);
     }
+    if (r == 0 && !showing.any && !cli->quiet && filtered(cli)) {
+        (void)fprintf(stderr, "atoll: no row of the audit log matches\n");
+    }
     grid_fini(&showing.grid);
     return cli_result(r, &err);
 }
 
 static const struct option audit_options[] = {
     {.name = "--since", .value = "TIME", .help = "from then on: 2h, 7d or 2026-01-02T03:04:05Z"},
-    {.name = "--object", .value = "ID", .help = "of one object: a sandbox, key, template, volume"},
+    {.name = "--object",
+     .value = "ID",
+     .help = "of one object: an id, the beginning of one, a name"},
     {.name = "--action", .value = "NAME", .help = "of one action: sandbox.kill, key.*"},
-    {.name = "--actor", .value = "ID", .help = "by one key"},
+    {.name = "--actor", .value = "NAME", .help = "by one key: its name or its id"},
     {.name = "--all-teams", .help = "of every team, for the operator"},
     {.name = "--follow", .letter = "-f", .help = "print new rows as they come"},
     {.name = NULL},
@@ -151,7 +164,7 @@ static const struct option audit_options[] = {
 
 const struct command row_audit = {
     .name = "audit",
-    .args = "[--since TIME] [--object ID] [--follow]",
+    .args = "[--since TIME] [--object ID] [--actor NAME] [--follow]",
     .summary = "prints who changed what, oldest first",
     .run = audit,
     .group = GROUP_WATCH,
@@ -159,6 +172,7 @@ const struct command row_audit = {
     .options = audit_options,
     .about = "\nEvery call that changes something is there: which key made it, what it did to\n"
              "which object, and the status of the answer. 0 is a call that a crash cut short.\n"
-             "With --json each row is one line, for export. -q prints the objects alone.",
+             "'..' in an error stands for a value of the request: none is kept. With --json\n"
+             "each row is one line, for export. -q prints the objects alone.",
     .examples = "atoll audit --since 2h\natoll audit --object i0123456789abcdefghij --json",
 };

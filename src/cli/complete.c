@@ -201,7 +201,8 @@ static void offer_options(const struct line *line)
         bool fits = o == &common_options[0]   ? bits & COMMAND_JSON
                     : o == &common_options[1] ? bits & COMMAND_QUIET
                                               : !(command->bits & COMMAND_DAEMON);
-        if (help || fits) {
+        bool own = command_option(command, o->name, strlen(o->name)) != o; /* offered above */
+        if ((help || fits) && !own) {
             offer(line, o->name, o->help);
         }
     }

@@ -23,7 +23,7 @@ static int connect_run(struct cli *cli)
         .terminal = person,
         .keep_alive_s = CONNECT_ALIVE_S,
     };
-    int r = session_link(cli, cli->words[0], &link, &err);
+    int r = session_link(cli, cli->words[0], LINK_RESUMED_S, &link, &err);
 
     r = r < 0 ? r : remote_signals_open(&signals, &err);
     if (r == 0 && person) {

@@ -16,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/remote.h"
 #include "cli/sandboxes.h"
+#include "cli/session.h"
 #include "cli/tar_count.h"
 #include "lib/base/fd.h"
 
@@ -28,15 +29,10 @@ enum { TICK_MS = 200, RELAY_BYTES = 64 * 1024 };
 static int place_sandbox(const struct endpoint *endpoint, const char *id, struct place *out,
                          struct err *err)
 {
-    bool resumed = false;
     char full[ID_SANDBOX_LEN + 1];
     int r = sandbox_find(endpoint, id, full, err);
 
-    r = r < 0 ? r : link_open(endpoint, full, &out->link, &resumed, err);
-    if (r == 0 && resumed) {
-        (void)fprintf(stderr, "Resumed sandbox %s.\n", id);
-    }
-    return r;
+    return r < 0 ? r : link_open(endpoint, full, LINK_RESUMED_S, &out->link, &out->resumed, err);
 }
 
 static int path_set(struct place *place, const char *path, struct err *err)
@@ -371,7 +367,13 @@ static int counted_run(struct copy *copy, int sockets[2], struct copied *count, 
 int copy_command(const struct cli *cli, struct place *from, struct place *to, struct err *err)
 {
     struct copied count = {0};
+    const struct place *const both[] = {from, to};
 
+    for (size_t i = 0; i < countof(both); i++) {
+        if (both[i]->resumed) {
+            session_tell_resumed(cli, &both[i]->link, LINK_RESUMED_S);
+        }
+    }
     if (cli->json && to->kind == PLACE_PIPE) {
         return err_set(err, EINVAL, "the copy itself goes to stdout: leave --json out");
     }

@@ -28,6 +28,7 @@ enum place_type { PLACE_MISSING, PLACE_FILE, PLACE_DIRECTORY, PLACE_SPECIAL };
 struct place {
     enum place_kind kind;
     struct link link; /* of a sandbox; its endpoint also of a volume */
+    bool resumed;     /* the sandbox was paused, and runs now */
     const char *user; /* in a sandbox; NULL: its default */
     char volume_id[LINK_ID_BYTES], volume_token[LINK_TOKEN_BYTES];
     char path[COPY_PATH_BYTES];

@@ -42,6 +42,7 @@ static void event_print(const json_t *event)
     entry_put(what);
     printf("%s", paint ? terminal_plain(stdout) : "");
     detail_print(data, "fork_of", "fork of ");
+    detail_print(data, "fork_id", "as ");
     detail_print(data, "kill_reason", "reason: ");
     detail_print(data, "memory_lost", "without its memory: ");
     detail_print(data, "set_timeout", "until ");
@@ -171,7 +172,7 @@ static const struct option options[] = {
     {.name = "--type",
      .value = "TYPE",
      .help = "such as created, paused, resumed or killed",
-     .choices = "created|updated|paused|resumed|snapshotted|checkpointed|killed|called"},
+     .choices = "created|updated|paused|resumed|snapshotted|checkpointed|forked|killed|called"},
     {.name = NULL},
 };
 

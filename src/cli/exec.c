@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/session.h"
+#include "cli/units.h"
 
 static int detached_print(const struct cli *cli, const struct remote_end *end)
 {
@@ -15,6 +16,15 @@ static int detached_print(const struct cli *cli, const struct remote_end *end)
     return CLI_OK;
 }
 
+/* The time that a paused sandbox gets. False: --timeout is none. */
+static bool resume_read(const struct cli *cli, int64_t *seconds)
+{
+    const char *limit = cli_option(cli, "--timeout");
+
+    *seconds = LINK_RESUMED_S;
+    return !limit || (units_duration(limit, seconds) && *seconds > 0);
+}
+
 static int exec_run(struct cli *cli)
 {
     const char *env[CLI_OPTIONS_MAX];
@@ -22,6 +32,7 @@ static int exec_run(struct cli *cli)
     struct remote_end end = {0};
     struct link link = {0};
     struct err err;
+    int64_t resume_s;
     struct session session = {
         .link = &link,
         .signals = &signals,
@@ -41,7 +52,11 @@ static int exec_run(struct cli *cli)
     if (session.detach && session.terminal) {
         return cli_usage(cli, "-d and -t exclude each other");
     }
-    int r = session_link(cli, cli->words[0], &link, &err);
+    if (!resume_read(cli, &resume_s)) {
+        return cli_usage(cli, "--timeout takes a time such as 90, 5m or 2h, not '%.32s'",
+                         cli_option(cli, "--timeout"));
+    }
+    int r = session_link(cli, cli->words[0], (int)resume_s, &link, &err);
     r = r < 0 ? r : remote_signals_open(&signals, &err);
     r = r < 0 ? r : session_run(&session, &end, &err);
     remote_signals_close(&signals);
@@ -65,7 +80,12 @@ static const struct option exec_options[] = {
      .value = "NAME=VALUE",
      .help = "set a variable; NAME alone passes ours on",
      .repeats = true},
-    {.name = "--detach", .letter = "-d", .help = "start it, print its pid, do not wait"},
+    {.name = "--detach", .letter = "-d", .help = "print its pid, do not wait: see `atoll attach`"},
+    {.name = "--timeout",
+     .value = "TIME",
+     .help = "a paused sandbox is resumed for that long [5m]"},
+    {.name = "--json", .help = "end stderr with the sandbox's id and the exit code"},
+    {.name = "--quiet", .letter = "-q", .help = "do not tell that the sandbox was resumed"},
     {.name = NULL},
 };
 
@@ -75,7 +95,7 @@ const struct command row_exec = {
     .summary = "runs a command in a sandbox",
     .run = exec_run,
     .group = GROUP_SANDBOXES,
-    .bits = COMMAND_JSON,
+    .bits = COMMAND_JSON | COMMAND_QUIET,
     .words_min = 1,
     .words_max = 1,
     .plain_words = 1,
@@ -84,9 +104,7 @@ const struct command row_exec = {
     .about = "The exit code is that of the command, or 128 and the number of the signal that\n"
              "ended it; 126 and 127 mean that it could not be started. stdin is passed on if\n"
              "it is no terminal: in a loop over lines, add </dev/null. Ctrl-C ends the\n"
-             "command; with -t it goes inside. A lost connection is made anew. --json ends\n"
-             "stderr with a line of JSON: the sandbox's id and the exit code.",
-    .examples = "atoll exec i0123456789abcdefghij python3 -V\n"
-                "atoll exec -it i0123456789abcdefghij bash\n"
+             "command; with -t it goes inside.",
+    .examples = "atoll exec -it i0123456789abcdefghij bash\n"
                 "cat data.csv | atoll exec i0123456789abcdefghij sort",
 };

@@ -190,12 +190,20 @@ static int by(const void *a, const void *b, void *name)
     return (left < right) - (left > right);
 }
 
+/* A resume begins a new execution, and does not make a sandbox younger. Lists of /v2/sandboxes have
+ * the beginning of the execution alone. */
+static const char *created_at(const json_t *sandbox)
+{
+    const char *created = json_string_of(sandbox, "createdAt");
+
+    return created ? created : json_text_of(sandbox, "startedAt");
+}
+
 static int by_age(const void *a, const void *b)
 {
     const struct fleet_row *left = a, *right = b;
 
-    return strcmp(json_text_of(right->sandbox, "startedAt"),
-                  json_text_of(left->sandbox, "startedAt"));
+    return strcmp(created_at(right->sandbox), created_at(left->sandbox));
 }
 
 void fleet_sort(struct fleet *fleet, enum fleet_order order)
@@ -236,11 +244,11 @@ void fleet_add_state(struct grid *grid, const struct fleet_row *row)
     grid_paint(grid, strcmp(state, "running") == 0 ? PAINT_GREEN : PAINT_YELLOW);
 }
 
-/* Seconds between a member and now. */
-static bool since(const json_t *object, const char *name, int64_t *seconds)
+/* Seconds between a stamp and now. */
+static bool since(const char *stamp, int64_t *seconds)
 {
     int64_t then;
-    bool known = units_time(json_string_of(object, name), &then);
+    bool known = units_time(stamp, &then);
 
     *seconds = known ? (int64_t)time(NULL) - then : 0;
     return known;
@@ -251,7 +259,7 @@ void fleet_add_age(struct grid *grid, const struct fleet_row *row)
     char text[UNITS_BYTES];
     int64_t seconds;
 
-    grid_add(grid, since(row->sandbox, "startedAt", &seconds) ? units_age(seconds, text) : NULL);
+    grid_add(grid, since(created_at(row->sandbox), &seconds) ? units_age(seconds, text) : NULL);
 }
 
 /* A paused sandbox has no end. */
@@ -260,9 +268,9 @@ void fleet_add_left(struct grid *grid, const struct fleet_row *row)
     char text[UNITS_BYTES];
     int64_t seconds;
     bool runs = strcmp(json_text_of(row->sandbox, "state"), "running") == 0;
+    bool ends = runs && since(json_string_of(row->sandbox, "endAt"), &seconds);
 
-    grid_add(grid,
-             runs && since(row->sandbox, "endAt", &seconds) ? units_age(-seconds, text) : NULL);
+    grid_add(grid, ends ? units_age(-seconds, text) : NULL);
 }
 
 void fleet_add_metadata(struct grid *grid, const struct fleet_row *row)

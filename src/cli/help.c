@@ -155,6 +155,12 @@ static bool has_output(const struct command *command, unsigned bit)
     return has;
 }
 
+/* Its own words for a common option. */
+static bool has_own(const struct command *command, const struct option *common)
+{
+    return command_option(command, common->name, strlen(common->name)) != common;
+}
+
 static void options_print(const struct command *command)
 {
     unsigned output[] = {COMMAND_JSON, COMMAND_QUIET};
@@ -165,7 +171,7 @@ static void options_print(const struct command *command)
         option_print(option);
     }
     for (size_t i = 0; i < countof(output); i++) {
-        if (has_output(command, output[i])) {
+        if (has_output(command, output[i]) && !has_own(command, &common_options[i])) {
             option_print(&common_options[i]);
         }
     }
@@ -203,10 +209,14 @@ void command_help(const struct command *command)
 
 static int options_help(void)
 {
+    static const struct option data = {
+        .name = "--data", .value = "DIR", .help = "data directory of a daemon on this machine"};
+
     printf("Options of all commands:\n");
     for (const struct option *option = common_options; option->name; option++) {
         option_print(option);
     }
+    option_print(&data); /* a setting of the daemon, so it is no common option */
     printf("\nThe daemon is that of --url, else that of --data DIR, else that of E2B_API_URL\n"
            "or E2B_DOMAIN, else that of this machine. E2B_API_KEY holds the key,\n"
            "SSL_CERT_FILE the authorities to trust: `eval \"$(atoll env)\"` sets them.\n"
@@ -241,7 +251,9 @@ static int help(struct cli *cli)
     }
     suggest_init(&suggest, cli->words[0]);
     for (size_t i = 0; commands[i]; i++) {
-        suggest_offer(&suggest, commands[i]->name);
+        if (!(commands[i]->bits & COMMAND_HIDDEN)) {
+            suggest_offer(&suggest, commands[i]->name);
+        }
     }
     return cli_fail(CLI_USAGE, "there is no command '%s'%s", cli->words[0],
                     suggest_text(&suggest, hint, sizeof(hint)));

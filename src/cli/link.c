@@ -58,8 +58,8 @@ int link_extend(const struct link *link, int seconds, struct err *err)
     return r == -CALL_NOT_FOUND ? paused_look(link, err) : r;
 }
 
-int link_open(const struct endpoint *endpoint, const char *id, struct link *out, bool *resumed,
-              struct err *err)
+int link_open(const struct endpoint *endpoint, const char *id, int resume_s, struct link *out,
+              bool *resumed, struct err *err)
 {
     scoped_json *answer = NULL;
     char path[SANDBOX_PATH_BYTES];
@@ -73,7 +73,7 @@ int link_open(const struct endpoint *endpoint, const char *id, struct link *out,
     r = r < 0 ? r : link_of(endpoint, answer, out, err);
     if (r == 0 && strcmp(json_text_of(answer, "state"), "paused") == 0) {
         *resumed = true;
-        r = link_resume(out, LINK_RESUMED_S, err);
+        r = link_resume(out, resume_s, err);
     }
     return r;
 }

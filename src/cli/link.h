@@ -16,7 +16,7 @@ enum {
     LINK_ID_BYTES = 64,
     LINK_TOKEN_BYTES = 2048,
     LINK_PATH_BYTES = 8192,
-    LINK_RESUMED_S = 300, /* how long a sandbox lives that was resumed for a command */
+    LINK_RESUMED_S = 300, /* how long a sandbox lives that was resumed for a command, by default */
 };
 
 struct link {
@@ -25,9 +25,10 @@ struct link {
     char token[LINK_TOKEN_BYTES]; /* "": the sandbox is not secured */
 };
 
-/* Finds a sandbox. A paused one is resumed, and *resumed says so. -ENOENT: there is none. */
-must_check int link_open(const struct endpoint *endpoint, const char *id, struct link *out,
-                         bool *resumed, struct err *err);
+/* Finds a sandbox. A paused one is resumed, for so many seconds, and *resumed says so. -ENOENT:
+ * there is none. */
+must_check int link_open(const struct endpoint *endpoint, const char *id, int resume_s,
+                         struct link *out, bool *resumed, struct err *err);
 
 /* Takes a sandbox from the API's answer to a create. */
 must_check int link_of(const struct endpoint *endpoint, const json_t *sandbox, struct link *out,

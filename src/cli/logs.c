@@ -68,22 +68,17 @@ static bool since_ms(const char *text, int64_t *ms)
     return known;
 }
 
-static int query_make(const struct cli *cli, const char *id, struct buf *path, struct err *err)
+static int query_make(const struct cli *cli, const char *id, int64_t since, struct buf *path,
+                      struct err *err)
 {
     const char *search = cli_option(cli, "--search"), *level = cli_option(cli, "--level");
-    const char *since = cli_option(cli, "--since");
     bool follow = cli_has(cli, "--follow");
-    int64_t ms = 0;
 
-    if (since && !since_ms(since, &ms)) {
-        return err_set(err, EINVAL, "'%s' is neither a time (2026-01-02T03:04:05Z) nor 10m, 2h, 1d",
-                       since);
-    }
     int r = buf_printf(path, "/v2/sandboxes/%s/logs?%s", id,
-                       follow  ? "follow=true"
-                       : since ? "direction=forward"
-                               : "direction=backward");
-    r = r < 0 || !since ? r : buf_printf(path, "&cursor=%lld", (long long)ms);
+                       follow       ? "follow=true"
+                       : since >= 0 ? "direction=forward"
+                                    : "direction=backward");
+    r = r < 0 || since < 0 ? r : buf_printf(path, "&cursor=%lld", (long long)since);
     r = r < 0 || !level ? r : buf_printf(path, "&level=%s", level);
     r = r < 0 || !search ? r : buf_printf(path, "&search=");
     r = r < 0 || !search ? r : percent_encode(path, str_of(search));
@@ -98,13 +93,19 @@ static int logs(struct cli *cli)
     struct err err;
     char id[ID_SANDBOX_LEN + 1];
     bool follow = cli_has(cli, "--follow");
+    const char *since = cli_option(cli, "--since");
+    int64_t ms = -1; /* no --since */
 
     if (!entry_id_ok(cli->words[0])) {
         return cli_usage(cli, "'%.32s' is not the id of a sandbox", cli->words[0]);
     }
+    if (since && !since_ms(since, &ms)) {
+        return cli_usage(cli, "'%.32s' is neither a time (2026-01-02T03:04:05Z) nor 10m, 2h or 1d",
+                         since);
+    }
     int r = endpoint_choose(cli, &endpoint, &err);
     r = r < 0 ? r : sandbox_find(&endpoint, cli->words[0], id, &err);
-    r = r < 0 ? r : query_make(cli, id, &path, &err);
+    r = r < 0 ? r : query_make(cli, id, ms, &path, &err);
     if (r == 0) {
         r = follow ? endpoint_lines(&endpoint, buf_at(&path), print_line, cli, &err)
                    : print_all(cli, &endpoint, buf_at(&path), &err);

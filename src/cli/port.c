@@ -168,7 +168,7 @@ static int port_run(struct cli *cli)
             return cli_usage(cli, "'%.32s' is not of the form [LOCAL:]REMOTE", cli->words[i + 1]);
         }
     }
-    int r = session_link(cli, cli->words[0], &link, &err);
+    int r = session_link(cli, cli->words[0], LINK_RESUMED_S, &link, &err);
     r = r < 0 ? r : remote_signals_open(&signals, &err);
     for (int i = 0; r == 0 && i < n; i++) {
         r = listen_on(address, &list[i], &err);

@@ -73,7 +73,8 @@ const struct command row_ps = {
     .group = GROUP_SANDBOXES,
     .bits = COMMAND_JSON | COMMAND_QUIET,
     .options = options,
-    .about = "LEFT is the time until the sandbox ends. `atoll top` shows the same live.",
+    .about = "AGE counts from the creation, also over pauses; LEFT is the time until the end.\n"
+             "`atoll top` shows the same live.",
     .examples = "atoll ps -a\n"
                 "atoll ps -q --metadata user=ann | xargs atoll kill",
 };

@@ -95,6 +95,12 @@ int remote_print(void *ctx, bool is_stderr, struct str data)
     return remote_write(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data);
 }
 
+int remote_print_aside(void *ctx, bool is_stderr, struct str data)
+{
+    (void)is_stderr;
+    return remote_print(ctx, true, data);
+}
+
 int remote_signal_number(const char *status)
 {
     const char *prefix = "signal: ";
@@ -142,7 +148,8 @@ static void take_started(struct remote *remote)
     }
 }
 
-/* The reader of our output has left, or nothing more can be written: so the program ends too. */
+/* The reader of our output has left, or nothing more can be written: so the program ends too,
+ * unless it was there before us. */
 static void take_output(struct remote *remote)
 {
     const struct remote_plan *plan = remote->plan;
@@ -151,6 +158,9 @@ static void take_output(struct remote *remote)
     if (r < 0 && !remote->kill) {
         remote->kill = SIGKILL;
         remote->result = err_code(remote->err, -r, "write the output of the command");
+    }
+    if (r < 0 && plan->attach_pid) {
+        remote_over(remote, remote->result);
     }
 }
 
@@ -164,6 +174,7 @@ static void take_last(struct remote *remote)
         return;
     }
     remote->end->unstartable = remote->end->pid == 0 && event->why.code == EINVAL;
+    remote->end->unknown = remote->end->pid == 0 && strcmp(event->kind, "not_found") == 0;
     remote_over(remote, err_set(remote->err, event->why.code, "%s", event->why.msg));
 }
 
@@ -231,10 +242,15 @@ static int stream_send(struct remote *remote, const char *path, struct err *err)
 
 static int stream_start(struct remote *remote)
 {
-    buf_clear(&remote->stream.body);
-    int r = process_request(&remote->plan->process, &remote->stream.body, remote->err);
+    const struct remote_plan *plan = remote->plan;
+    struct buf *body = &remote->stream.body;
 
-    return r < 0 ? r : stream_send(remote, PROCESS_START, remote->err);
+    buf_clear(body);
+    int r = plan->attach_pid ? process_request_connect(plan->attach_pid, body, remote->err)
+                             : process_request(&plan->process, body, remote->err);
+    return r < 0 ? r
+                 : stream_send(remote, plan->attach_pid ? PROCESS_CONNECT : PROCESS_START,
+                               remote->err);
 }
 
 /* Whether there is still something to connect to; if not, the error says so. */
@@ -527,6 +543,7 @@ static void requests_init(struct remote *remote)
     remote_request_init(&remote->alive, SMALL_REQUEST_BYTES_MAX);
     remote->stream.done = on_stream_done;
     remote->stream.news = on_news;
+    remote->stream.detaches = remote->plan->detach;
     remote->input.done = on_input_done;
     remote->control.done = remote->alive.done = on_small_done;
     remote->stream.ctx = remote->input.ctx = remote->control.ctx = remote->alive.ctx = remote;

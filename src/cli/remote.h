@@ -31,8 +31,9 @@ void remote_signals_close(struct remote_signals *signals);
 
 struct remote_plan { /* borrowed */
     const struct link *link;
-    const char *user; /* NULL: the sandbox's default */
-    struct process_plan process;
+    const char *user;            /* NULL: the sandbox's default */
+    uint32_t attach_pid;         /* not 0: of a program that runs already, and is left alone */
+    struct process_plan process; /* the program to start otherwise */
     int input; /* a descriptor that is read to its end; -1: the program has no input */
     /* Looked at when the input ends. Set: its source failed before it was read whole, so the
      * program is killed. NULL: the source cannot fail. */
@@ -56,12 +57,14 @@ struct remote_end {
     int code;         /* as a shell has it */
     bool interrupted; /* a signal to us was the end of it */
     bool unstartable; /* there is no such program, or it cannot be started: the error says which */
+    bool unknown;     /* there is no process of that pid to attach to */
 };
 
 must_check int remote_run(const struct remote_plan *plan, struct remote_end *end, struct err *err);
 
 /* For `output`: everything to our own stdout and stderr, unbuffered. */
 int remote_print(void *ctx, bool is_stderr, struct str data);
+int remote_print_aside(void *ctx, bool is_stderr, struct str data); /* all to our stderr */
 
 /* Writes all of it, also where the descriptor does not block. */
 must_check int remote_write(int fd, struct str data);

@@ -6,6 +6,7 @@
 
 #include "cli/call.h"
 #include "lib/web/multi.h"
+#include "wire/detach.h"
 
 enum {
     SILENT_KEEPALIVES = 3, /* a connection that misses that many is lost */
@@ -95,6 +96,10 @@ int remote_request_send(struct remote_request *request, CURLM *multi, const stru
     if (keepalive_s > 0) {
         (void)snprintf(seconds, sizeof(seconds), "%d", keepalive_s);
         request->headers = header_add(request->headers, "keepalive-ping-interval", str_of(seconds));
+        (void)curl_easy_setopt(request->easy, CURLOPT_HTTPHEADER, request->headers);
+    }
+    if (request->detaches) {
+        request->headers = header_add(request->headers, DETACH_HEADER, STR("on"));
         (void)curl_easy_setopt(request->easy, CURLOPT_HTTPHEADER, request->headers);
     }
     options_set(request, keepalive_s);

@@ -22,6 +22,7 @@ struct remote_request {
     /* Called with the answer as it grows, after the head has said 200; NULL: it is wanted whole. */
     int (*news)(void *ctx, struct remote_request *request);
     void *ctx;
+    bool detaches; /* it starts a program whose output others read later */
 };
 
 void remote_request_init(struct remote_request *request, size_t body_max);

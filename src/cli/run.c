@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include "cli/copy.h"
+#include "cli/rules.h"
 #include "cli/session.h"
 #include "cli/units.h"
 
 enum {
     RUN_ALIVE_S = 120, /* without --timeout: as long as the command runs, and this much longer */
     PATH_BYTES = 128,
+    METADATA_NAME_BYTES = 256,
     SCRIPT_WORDS_MAX = 1024,
     SCRIPT_PATH_BYTES = 300,
 };
@@ -39,6 +41,37 @@ static int volumes_add(const struct cli *cli, json_t *body, struct err *err)
     return mounts ? json_object_set_new(body, "volumeMounts", mounts) : 0;
 }
 
+static int metadata_add(const struct cli *cli, json_t *body, struct err *err)
+{
+    const char *given[CLI_OPTIONS_MAX];
+    int n = session_values(cli, "--metadata", given);
+    json_t *metadata = n > 0 ? json_object() : NULL;
+
+    for (int i = 0; i < n; i++) {
+        const char *equals = strchr(given[i], '=');
+        char name[METADATA_NAME_BYTES];
+        if (!equals || equals == given[i] ||
+            !str_copy(name, sizeof(name), (struct str){given[i], (size_t)(equals - given[i])}) ||
+            json_object_set_new(metadata, name, json_string(equals + 1)) < 0) {
+            json_decref(metadata);
+            return err_set(err, EINVAL, "-m %.80s: give KEY=VALUE, in UTF-8", given[i]);
+        }
+    }
+    return metadata ? json_object_set_new(body, "metadata", metadata) : 0;
+}
+
+static int network_add(const struct cli *cli, json_t *body, struct err *err)
+{
+    json_t *network = json_object();
+    int r = rules_add(cli, network, body, err);
+
+    if (r == 0 && json_object_size(network) > 0) {
+        return json_object_set_new(body, "network", network);
+    }
+    json_decref(network);
+    return r;
+}
+
 static int body_make(const struct cli *cli, int64_t seconds, json_t **out, struct err *err)
 {
     const char *template = cli_option(cli, "--template");
@@ -49,6 +82,8 @@ static int body_make(const struct cli *cli, int64_t seconds, json_t **out, struc
         return err_set(err, EILSEQ, "the name of the template is not UTF-8");
     }
     int r = volumes_add(cli, body, err);
+    r = r < 0 ? r : metadata_add(cli, body, err);
+    r = r < 0 ? r : network_add(cli, body, err);
     if (r < 0) {
         json_decref(body);
         return r;
@@ -156,8 +191,10 @@ static void sandbox_leave(const struct cli *cli, const struct link *link)
     struct err err;
     bool keep = cli_has(cli, "--keep");
 
-    if (keep && !cli->json) {
-        (void)fprintf(stderr, cli->quiet ? "%s\n" : "The sandbox keeps running: %s\n", link->id);
+    if (keep && cli->quiet) {
+        printf("%s\n", link->id);
+    } else if (keep && !cli->json) {
+        (void)fprintf(stderr, "The sandbox keeps running: %s\n", link->id);
     } else if (!keep && sandbox_kill(link, &err) < 0) {
         (void)cli_fail(CLI_FAILED, "sandbox %s may still run: %s", link->id, err.msg);
     }
@@ -179,6 +216,7 @@ static int run_run(struct cli *cli)
         .input = cli_has(cli, "--interactive") || !isatty(STDIN_FILENO),
         .terminal = cli_has(cli, "--tty"),
         .ends_at_once = true,
+        .spares_stdout = cli->quiet && cli_has(cli, "--keep"),
         .keep_alive_s = limit ? 0 : RUN_ALIVE_S,
     };
 
@@ -228,8 +266,18 @@ static const struct option run_options[] = {
      .value = "VOL:PATH",
      .help = "mount a volume",
      .repeats = true},
+    {.name = "--metadata",
+     .letter = "-m",
+     .value = "K=V",
+     .help = "label the sandbox, for `atoll ps -m`",
+     .repeats = true},
+    RULES_OPTIONS,
     {.name = "--user", .letter = "-u", .value = "USER", .help = "run it as this user"},
     {.name = "--workdir", .letter = "-w", .value = "DIR", .help = "run it in this directory"},
+    {.name = "--json", .help = "end stderr with the sandbox's id and the exit code"},
+    {.name = "--quiet",
+     .letter = "-q",
+     .help = "with --keep: stdout is the id, output goes to stderr"},
     {.name = NULL},
 };
 
@@ -243,7 +291,5 @@ const struct command row_run = {
     .words_max = 0,
     .plain_words = PLAIN_NONE,
     .options = run_options,
-    .about = "Exits with the command's code; Ctrl-C kills the sandbox. Without a command: a\n"
-             "shell at a terminal, a script from a pipe. --json ends stderr with id and code.",
-    .examples = "atoll run --file job.py -v data:/data -- --fast",
+    .about = "Exits with its code. Without a command: a shell, or a script from a pipe.",
 };

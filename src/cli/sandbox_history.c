@@ -58,6 +58,10 @@ static void event_print(const json_t *event)
         printf(" as a fork of ");
         entry_put(json_text_of(data, "fork_of"));
     }
+    if (json_object_get(data, "fork_id")) {
+        printf(" as ");
+        entry_put(json_text_of(data, "fork_id"));
+    }
     if (json_object_get(data, "kill_reason")) {
         printf(": ");
         entry_put(json_text_of(data, "kill_reason"));

@@ -39,10 +39,12 @@ static int prepare(struct cli *cli)
     if (prepare_host(&cli->config, &cli->paths, &who, &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
-    if (cli->words_n == 1 && template_preparer_once(&cli->config, &cli->paths) < 0) {
-        return CLI_FAILED; /* the error has been printed */
+    if (cli->words_n == 0) {
+        return CLI_OK;
     }
-    return CLI_OK;
+    template_preparer_announce(&cli->config, &cli->paths);
+    /* An error has been printed. */
+    return template_preparer_once(&cli->config, &cli->paths) < 0 ? CLI_FAILED : CLI_OK;
 }
 
 const struct command row_serve = {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/sandboxes.h"
+#include "cli/units.h"
 
 enum {
     COLS_DEFAULT = 80,
@@ -23,7 +24,19 @@ const char *const session_shell[] = {
     "/bin/sh", "-c",
     "s=${SHELL:-}; [ -x \"$s\" ] || s=$(command -v bash || echo /bin/sh); exec \"$s\" -l", NULL};
 
-int session_link(const struct cli *cli, const char *word, struct link *out, struct err *err)
+void session_tell_resumed(const struct cli *cli, const struct link *link, int resume_s)
+{
+    char span[UNITS_BYTES];
+
+    if (!cli->quiet) {
+        (void)fprintf(stderr,
+                      "Resumed sandbox %s, which was paused; it has %s until its timeout.\n",
+                      link->id, units_age(resume_s, span));
+    }
+}
+
+int session_link(const struct cli *cli, const char *word, int resume_s, struct link *out,
+                 struct err *err)
 {
     struct endpoint endpoint;
     char id[ID_SANDBOX_LEN + 1];
@@ -31,9 +44,9 @@ int session_link(const struct cli *cli, const char *word, struct link *out, stru
     int r = endpoint_choose(cli, &endpoint, err);
 
     r = r < 0 ? r : sandbox_find(&endpoint, word, id, err);
-    r = r < 0 ? r : link_open(&endpoint, id, out, &resumed, err);
+    r = r < 0 ? r : link_open(&endpoint, id, resume_s, out, &resumed, err);
     if (r == 0 && resumed) {
-        (void)fprintf(stderr, "Resumed sandbox %s.\n", id);
+        session_tell_resumed(cli, out, resume_s);
     }
     return r;
 }
@@ -108,8 +121,9 @@ int session_run(const struct session *session, struct remote_end *end, struct er
         .detach = session->detach,
         .ends_at_once = session->ends_at_once,
         .keep_alive_s = session->keep_alive_s,
+        .attach_pid = session->attach_pid,
         .signals = session->signals,
-        .output = remote_print,
+        .output = session->spares_stdout ? remote_print_aside : remote_print,
     };
     struct termios before;
 

@@ -20,14 +20,19 @@ struct session { /* borrowed */
     bool input; /* stdin is passed on */
     bool terminal;
     bool detach;
+    bool spares_stdout;  /* the program's stdout goes to our stderr */
+    uint32_t attach_pid; /* not 0: of a program that runs already; argv is not used */
     bool ends_at_once;
     int keep_alive_s;
 };
 
 /* Finds the daemon and a sandbox by its id, or by the beginning of it, and resumes it if it is
- * paused, with a word on stderr. */
-must_check int session_link(const struct cli *cli, const char *word, struct link *out,
+ * paused, for so many seconds, which is told on stderr unless -q is given. */
+must_check int session_link(const struct cli *cli, const char *word, int resume_s, struct link *out,
                             struct err *err);
+
+/* The line for a sandbox that link_open() has resumed. */
+void session_tell_resumed(const struct cli *cli, const struct link *link, int resume_s);
 
 /* The values of a repeated option, in order; at most CLI_OPTIONS_MAX. Returns how many. */
 int session_values(const struct cli *cli, const char *option, const char **out);

@@ -101,7 +101,7 @@ static const struct subcommand subs[] = {
 const struct command row_snapshot = {
     .name = "snapshot",
     .args = "ID [NAME] [--no-memory]",
-    .summary = "saves the state of a running sandbox, to create others from it",
+    .summary = "saves the state of a running sandbox, to start others from it",
     .run = snapshot,
     .group = GROUP_SANDBOXES,
     .bits = COMMAND_JSON | COMMAND_QUIET | COMMAND_SUB_OPTIONAL,
@@ -110,7 +110,7 @@ const struct command row_snapshot = {
     .takes = TAKES_SANDBOX,
     .options = options,
     .subs = subs,
-    .about = "Prints the snapshot's name, which a create takes as its template.",
+    .about = "Prints the snapshot's name: `atoll run --template NAME` starts from it.",
     .examples = "atoll snapshot i7i9 ready:v1\n"
                 "atoll snapshot list",
 };

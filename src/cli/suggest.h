@@ -1,4 +1,5 @@
-/* suggest.h - "did you mean": the candidate that is nearest to a mistyped word.
+/* suggest.h - "did you mean": the candidate that means the same as a word that is none of ours, or
+ * is nearest to it in letters.
  *
  * Blocks:   never; pure. Any thread.
  */
@@ -13,10 +14,12 @@ enum { SUGGEST_BYTES = 64 };
 struct suggest {
     const char *word;
     size_t best; /* edits between the word and `found` */
+    bool meant;  /* `found` is another word for it */
     char found[SUGGEST_BYTES];
 };
 
 void suggest_init(struct suggest *suggest, const char *word);
+/* The first candidate that means the same wins, else the nearest. */
 void suggest_offer(struct suggest *suggest, const char *candidate);
 
 /* "", or "; did you mean 'CANDIDATE'?" in `out`. */

@@ -122,7 +122,7 @@ const PAGES = {
 };
 
 /* All that a page may offer to somebody who only reads: it copies, loads, sorts, or asks the daemon for nothing. */
-const HARMLESS = /^(Copy.*|Following|Follow|Load .* again|Download|Try run_code|Clear)$/;
+const HARMLESS = /^(Copy.*|Following|Follow|Load .* again|Download|Clear)$/;
 const buttons = (page) =>
   page.locator('main :is(button:not([role="tab"]):not([role="columnheader"] *), [role="switch"])').evaluateAll((all) => all.map((one) => (one.ariaLabel || one.innerText || one.title).trim()));
 
@@ -149,6 +149,9 @@ test('a session that may only read has no buttons that would be refused', async 
   }
   await reader.goto(reader.url().replace(/#.*/, `#/volumes/${volume.volumeID}`));
   await reader.getByText('it is given to other keys alone').waitFor();
+  await reader.goto(reader.url().replace(/#.*/, '#/tools'));
+  await reader.getByText('Choose a tool').waitFor();
+  assert.equal(await reader.getByRole('button', { name: /Try/ }).count(), 0);
   await reader.goto(reader.url().replace(/#.*/, '#/templates/new'));
   await reader.getByText('This session may only read.').waitFor();
   await close(reader);
@@ -179,6 +182,8 @@ test('a team sees its usage; an admin key shows all teams, their limits and keys
   await dialog.getByRole('button', { name: 'Add the rights' }).click();
   const teams = page.getByRole('grid', { name: 'Teams' });
   await teams.getByRole('link', { name: 'default', exact: true }).waitFor();
+  assert.doesNotMatch(await teams.innerText(), /default\s+default/);
+  assert.match(await page.locator('.side-foot .who').innerText(), /Team default\s+Key \S/);
   await nowhere(page, admin);
   await page.getByRole('button', { name: 'Create team' }).click();
   const create = page.getByRole('dialog', { name: 'Create a team' });

@@ -37,6 +37,16 @@ test('files are uploaded, edited, saved, renamed, downloaded and deleted', async
   await page.keyboard.type('print("second")');
   await panel(page).getByText('changed').first().waitFor();
   await shot(page, 'sandbox-files');
+  for (const [name, want] of [
+    ['The file in the sandbox', 'print("first")\n'],
+    ['The text in the editor', 'print("first")\nprint("second")'],
+  ]) {
+    const one = page.waitForEvent('download');
+    await panel(page).getByRole('button', { name: 'Download', exact: true }).click();
+    await page.getByRole('dialog', { name: 'Changes are not saved' }).getByRole('button', { name }).click();
+    assert.equal(await readFile(await (await one).path(), 'utf8'), want, name);
+  }
+  await editor.click();
   await page.keyboard.press('Control+s');
   await until('it is saved', async () => (await read(id, '/home/user/notes.py')) === 'print("first")\nprint("second")');
 
@@ -99,6 +109,7 @@ test('what is not saved is there when the tab is opened again, and is left only 
 
   await panel(page).getByRole('button', { name: 'Close the file' }).click();
   await dialog.getByText('will be lost').waitFor();
+  await dialog.getByRole('button', { name: 'Discard the changes' }).waitFor();
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await panel(page).getByRole('button', { name: 'Save' }).click();
   await until('it is saved', async () => (await read(id, '/home/user/moved.txt')) === 'one\ntwo');

@@ -1,7 +1,7 @@
 // Terminals of a sandbox: typed into, reloaded, broken and connected again.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
+import { api, close, enter, sandbox, shot, until, useBrowser } from './helpers.js';
 
 useBrowser();
 
@@ -45,7 +45,8 @@ test('a terminal is typed into, and is still there after a reload', async () => 
   await shot(page, 'sandbox-terminal');
 
   await page.reload();
-  await shows(page, '$');
+  await shows(page, 'onerror');
+  await harmless(page);
   await type(page, 'echo kept: $KEPT');
   await shows(page, 'kept: yes');
 
@@ -78,6 +79,27 @@ test('a terminal goes on after its stream broke, and after a pause', async () =>
   await until('it is live again', async () => (await page.locator('.terminal-foot').getAttribute('data-phase')) === 'live');
   await type(page, 'echo after the break');
   await shows(page, 'after the break');
+  await close(page);
+});
+
+test('the shell of a fork has no name of its parent in its tab, and its text is there after a reload', async () => {
+  const id = await sandbox();
+  const page = await enter(`/sandboxes/${id}/terminal`);
+  await shows(page, '$');
+  const [{ sandbox: copy }] = await api('POST', `/sandboxes/${id}/fork`, { count: 1, timeout: 600 });
+  await page.goto(page.url().replace(/#.*/, `#/sandboxes/${copy.sandboxID}/terminal`));
+  await page.getByRole('heading', { name: copy.sandboxID }).waitFor();
+  await until('it is live', async () => (await page.locator('.terminal-foot').getAttribute('data-phase')) === 'live');
+  await type(page, 'echo said in the $((1+1))nd');
+  await shows(page, 'said in the 2nd');
+  const title = await panel(page).getByRole('tab').first().innerText();
+  assert.ok(title.includes('user') && !title.includes(id), title);
+  await page.reload();
+  await shows(page, 'said in the 2nd');
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByLabel('API key').waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0, 'the next one who logs in reads none of it');
+  await api('DELETE', `/sandboxes/${copy.sandboxID}`);
   await close(page);
 });
 

@@ -25,7 +25,7 @@ test('the head tells what it is, and changes by itself', async () => {
   await harmless(page);
   await api('POST', `/sandboxes/${id}/timeout`, { timeout: 7200 });
   await until('the time left follows', async () => /Ends in (1h 59m|2h)/.test(await head.innerText()));
-  await head.getByRole('button', { name: 'Extend' }).click();
+  await head.getByRole('button', { name: 'Set time' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('From now on it runs for').selectOption('900');
   await dialog.getByRole('button', { name: 'Set' }).click();
@@ -81,6 +81,14 @@ test('pause, resume, snapshot, fork and kill are clicked, and the family shows t
   await panel(page).getByText('The sandbox is gone').waitFor();
   assert.match(await panel(page).innerText(), /request/);
   await shot(page, 'sandbox-gone');
+  for (const where of ['the page that saw its end', 'a page that is loaded later']) {
+    await tab(page, 'Figures').click();
+    await panel(page).getByText('No figures are kept').waitFor();
+    await tab(page, 'Network').click();
+    await panel(page).getByText('No connections are kept').waitFor();
+    assert.equal(await panel(page).getByRole('alert').count(), 0, where);
+    await page.reload();
+  }
   await api('DELETE', `/sandboxes/${forks[0]}`);
   await api('DELETE', `/templates/${encodeURIComponent(`snap-${id}`)}`).catch(() => {});
   await close(page);
@@ -95,6 +103,9 @@ test('events are a timeline with reasons', async () => {
   await items.filter({ hasText: 'Paused' }).waitFor();
   await api('POST', `/sandboxes/${id}/connect`, { timeout: 600 });
   await items.filter({ hasText: 'Resumed' }).waitFor();
+  const [{ sandbox: copy }] = await api('POST', `/sandboxes/${id}/fork`, { count: 1 });
+  await items.filter({ hasText: `Forked: the copy is ${copy.sandboxID}` }).waitFor();
+  await api('DELETE', `/sandboxes/${copy.sandboxID}`);
   await api('DELETE', `/sandboxes/${id}`);
   await items.filter({ hasText: 'Ended' }).waitFor();
   assert.match(await items.first().innerText(), /Ended\s*: request/);
@@ -111,7 +122,7 @@ test('a refused connection is shown with its rule, and rules are changed', async
   await run(id, 'curl -sm 5 http://1.1.1.1/ || true');
   const row = panel(page).getByRole('grid', { name: 'Connections' }).getByRole('row').filter({ hasText: '1.1.1.1' });
   await row.getByText('refused').waitFor();
-  assert.match(await row.innerText(), /denyOut/i);
+  assert.match(await row.innerText(), /Denied: everything/);
   await shot(page, 'sandbox-network');
   await panel(page).getByRole('button', { name: 'Change' }).click();
   const dialog = page.getByRole('dialog', { name: 'Rules for outgoing traffic' });
@@ -123,6 +134,9 @@ test('a refused connection is shown with its rule, and rules are changed', async
   await dialog.getByLabel('Denied', { exact: true }).fill('1.1.1.1\nexample.com');
   await dialog.getByRole('button', { name: 'Use these rules' }).click();
   await dialog.getByText('example.com is a name').waitFor();
+  await dialog.getByLabel('Denied', { exact: true }).fill('1.1.1.1');
+  await dialog.getByRole('button', { name: 'Use these rules' }).click();
+  await dialog.getByText('names can be allowed only where everything else is denied').waitFor();
   await dialog.getByLabel('Allowed', { exact: true }).fill('example.com\n*.example.org');
   await dialog.getByLabel('Denied', { exact: true }).fill('0.0.0.0/0');
   await dialog.getByRole('button', { name: 'Use these rules' }).click();
@@ -147,7 +161,7 @@ test('a connection that was let through is shown with its rule and its bytes', a
     await run(id, `curl -sf -o /dev/null http://${NOBODYS}/`);
     const row = panel(page).getByRole('grid', { name: 'Connections' }).getByRole('row').filter({ hasText: NOBODYS });
     await row.getByText('reached').waitFor();
-    assert.match(await row.innerText(), /allowOut 198\.51\.100\.1/);
+    assert.match(await row.innerText(), /Allowed: 198\.51\.100\.1/);
     await until('its bytes are counted', async () => /[5-9]\.\d k/i.test(await row.innerText()));
     await shot(page, 'sandbox-network-reached');
     await panel(page).getByLabel('Outcome').selectOption('refused');
@@ -169,6 +183,21 @@ test('figures are drawn, and grow', async () => {
   await until('CPU, memory, disk and network are drawn', async () => (await panel(page).locator('canvas').count()) === 4);
   await page.waitForTimeout(6000); // some more points to look at
   await shot(page, 'sandbox-figures');
+  await close(page);
+});
+
+test('figures and the age begin with the sandbox, and not with its resume', async () => {
+  const id = await sandbox();
+  const { createdAt } = await api('GET', `/sandboxes/${id}`);
+  await until('a second has passed', () => Date.now() > new Date(createdAt).getTime() + 1500);
+  await api('POST', `/sandboxes/${id}/pause`, {});
+  await api('POST', `/sandboxes/${id}/connect`, { timeout: 600 });
+  const asked = [];
+  const page = await enter('/', { prepare: (one) => one.on('request', (request) => asked.push(new URL(request.url()))) });
+  await page.goto(page.url().replace(/#.*/, `#/sandboxes/${id}/figures`));
+  const first = () => asked.find((url) => url.pathname.endsWith(`/${id}/metrics`));
+  await until('it asks for figures', () => first() !== undefined);
+  assert.equal(Number(first().searchParams.get('start')), Math.floor(new Date(createdAt).getTime() / 1000));
   await close(page);
 });
 
@@ -244,7 +273,7 @@ test('a session that may only read sees no buttons', async () => {
   const id = await sandbox();
   const page = await enter(`/sandboxes/${id}`, { key });
   await tab(page, 'Figures').waitFor();
-  for (const name of ['Pause', 'Fork', 'Kill', 'Snapshot', 'Extend']) assert.equal(await page.getByRole('button', { name, exact: true }).count(), 0, name);
+  for (const name of ['Pause', 'Fork', 'Kill', 'Snapshot', 'Set time']) assert.equal(await page.getByRole('button', { name, exact: true }).count(), 0, name);
   assert.equal(await tab(page, 'Terminal').count(), 0);
   await tab(page, 'Network').click();
   await panel(page).getByText('No connections').waitFor();

@@ -296,6 +296,23 @@ test('light colours, kept after a reload', async () => {
   await close(page);
 });
 
+test('in a narrow window no button covers how many are selected', async () => {
+  const id = await sandbox();
+  const page = await enter('/sandboxes', { viewport: { width: 320, height: 700 } });
+  await row(page, id).waitFor();
+  await page.getByLabel('Select all rows').check();
+  const bar = page.getByRole('toolbar', { name: 'Actions on the selected sandboxes' });
+  const count = bar.locator('strong');
+  await count.waitFor();
+  const whole = await count.evaluate((node) => node.scrollWidth <= node.clientWidth);
+  const text = await count.boundingBox();
+  const button = await bar.getByRole('button', { name: 'Pause' }).boundingBox();
+  const apart = button.x >= text.x + text.width || button.y >= text.y + text.height;
+  assert.ok(whole && apart, JSON.stringify({ whole, text, button }));
+  await shot(page, 'sandboxes-narrow-selected');
+  await close(page);
+});
+
 test('a narrow window has a drawer, and nothing is cut off', async () => {
   const page = await withMany({ viewport: { width: 390, height: 780 } });
   await accessible(page);

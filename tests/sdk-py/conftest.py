@@ -20,6 +20,15 @@ TEMPLATE_WAIT_S = 1200  # on a machine that has never made it
 TIMEOUT_S = 300  # a sandbox outlives its test only when the test's process is killed
 
 
+def until(check, what, limit_s=60):
+    """The value of check() once it is true; fails when that takes too long."""
+    deadline = time.monotonic() + limit_s
+    while not (value := check()):
+        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
+        time.sleep(0.05)
+    return value
+
+
 @pytest.fixture
 def new_sandbox():
     """A factory: `new_sandbox(**what Sandbox.create takes)`. Kills what it made."""

@@ -347,7 +347,7 @@ def test_run_leaves_nothing(api):
 
 def test_run_keeps_on_demand(api):
     ended = run("run", "--keep", "-q", "--timeout", "5m", "sh", "-c", "echo x >/tmp/x")
-    kept = ended.stderr.decode().strip()
+    kept = ended.stdout.decode().strip()
     try:
         assert run("exec", kept, "cat", "/tmp/x").stdout == b"x\n"
     finally:

@@ -1,25 +1,16 @@
 """GET /dashboard/sandboxes: all that a live list shows, in one request."""
 
-import time
 
 import pytest
+from conftest import until
 from e2b import CommandExitException, Sandbox
 
-WAIT_S = 60
 
 
 def rows(api, **params):
     answer = api.get("/dashboard/sandboxes", params=params)
     assert answer.status_code == 200, answer.text
     return {row["sandboxID"]: row for row in answer.json()["sandboxes"]}
-
-
-def until(check, what):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := check()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return found
 
 
 def test_a_row(api, new_sandbox):

@@ -2,20 +2,11 @@
 figures tell which it was: both kinds must be whole copies."""
 
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
-from conftest import TIMEOUT_S
+from conftest import TIMEOUT_S, until
 from e2b import Sandbox, SandboxException
-
-
-def until(check, what, limit_s=30):
-    deadline = time.monotonic() + limit_s
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
-        time.sleep(0.05)
-    return result
 
 
 def made_from(api):
@@ -76,6 +67,7 @@ def test_an_idle_sandbox_is_copied_from_its_disk(api, new_sandbox, files):
             assert run(copy, "cat /home/user/file /run/own/deep/file /dev/shm/file") == "disk\nmemory\nshared"
             assert run(copy, "readlink /dev/shm/link; echo $OWN $E2B_SANDBOX_ID") == f"file\nvalue {copy.sandbox_id}"
             assert run(copy, "hostname; grep -c $(hostname) /etc/hosts") == f"{copy.sandbox_id}\n1"
+            assert run(copy, "cat /etc/hostname") == copy.sandbox_id
             assert copy.get_info().metadata == {"of": "me"}
         first, second = copies
         run(first, "echo first > /home/user/file; echo first > /run/own/deep/file")

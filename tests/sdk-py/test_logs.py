@@ -4,22 +4,13 @@ import json
 import os
 import subprocess
 import threading
-import time
 from datetime import datetime
 
 import httpx
 import pytest
-from conftest import API_KEY, API_URL
+from conftest import API_KEY, API_URL, until
 
 PROGRAM = os.path.join(os.environ.get("ATOLL_BUILD", ""), "atoll")
-
-
-def until(check, what, limit_s=60):
-    deadline = time.monotonic() + limit_s
-    while not (value := check()):
-        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
-        time.sleep(0.1)
-    return value
 
 
 def entries(api, sandbox_id, **query):

@@ -6,13 +6,12 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
-from conftest import API_KEY, API_URL
+from conftest import API_KEY, API_URL, until
 from e2b import Sandbox
 
 NOW = "2026-07-28"
@@ -30,14 +29,6 @@ def http():
 
 def message(method, params=None, **members):
     return {"jsonrpc": "2.0", "method": method, "params": params or {}} | members
-
-
-def until(check, what, limit_s=30):
-    deadline = time.monotonic() + limit_s
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
-        time.sleep(0.05)
-    return result
 
 
 def events(response):

@@ -6,21 +6,13 @@ import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from conftest import until
 
 FIELDS = {
     "timestamp", "timestampUnix", "cpuCount", "cpuUsedPct", "memUsed", "memTotal", "memCache", "diskUsed", "diskTotal", "networkSent",
     "networkReceived",
 }
 MIB = 1024 * 1024
-
-
-def until(check, what, limit_s=60):
-    """The value of check() once it is true; fails when that takes too long."""
-    deadline = time.monotonic() + limit_s
-    while not (value := check()):
-        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
-        time.sleep(0.2)
-    return value
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from conftest import SANDBOX_URL
+from conftest import SANDBOX_URL, until
 from e2b import Sandbox, SandboxException, SandboxNotFoundException
 
 EVENTS = ["created", "paused", "resumed", "snapshotted", "paused", "killed"]
-
-
-def until(check, what, limit_s=30):
-    deadline = time.monotonic() + limit_s
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
-        time.sleep(0.05)
-    return result
 
 
 def state(sandbox):

@@ -2,14 +2,12 @@
 
 import json
 import struct
-import time
 
 import httpx
 import pytest
-from conftest import SANDBOX_URL
+from conftest import SANDBOX_URL, until
 
 AGENT_PORT = 49983
-WAIT_S = 30
 
 
 class Agent:
@@ -39,14 +37,6 @@ def token_of(sandbox):
 @pytest.fixture
 def agent(own_sandbox):
     return Agent(own_sandbox, token_of(own_sandbox))
-
-
-def until(check, what):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := check()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-    return found
 
 
 def of_pid(agent, pid):

@@ -141,6 +141,17 @@ void rig_close(struct rig *rig)
     (void)nftw(rig->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
+static void file_make(const struct rig *rig, const char *layer, const char *name, const char *text)
+{
+    char path[160];
+
+    (void)snprintf(path, sizeof(path), "%s/layers/%s/etc/%s", rig->pool, layer, name);
+    FILE *file = fopen(path, "we");
+    MUST(file);
+    fputs(text, file);
+    fclose(file);
+}
+
 void rig_layer(struct rig *rig, const char *name)
 {
     static const char *const dirs[] = {"",     "/dev", "/proc", "/sys", "/run",
@@ -151,11 +162,8 @@ void rig_layer(struct rig *rig, const char *name)
         (void)snprintf(path, sizeof(path), "%s/layers/%s%s", rig->pool, name, dirs[i]);
         MUST(mkdir(path, 0755) == 0);
     }
-    (void)snprintf(path, sizeof(path), "%s/layers/%s/etc/hosts", rig->pool, name);
-    FILE *hosts = fopen(path, "we");
-    MUST(hosts);
-    fputs("127.0.0.1 localhost\n", hosts);
-    fclose(hosts);
+    file_make(rig, name, "hosts", "127.0.0.1 localhost\n");
+    file_make(rig, name, "hostname", "a-name-that-is-longer-than-that-of-a-jail\n");
 }
 
 /* ---- asking ---- */

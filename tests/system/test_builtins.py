@@ -104,10 +104,11 @@ def test_it_is_awaited_from_the_first_request_on(tool):
 
 
 def test_one_whose_turn_has_not_come_is_awaited(tool):
-    """It was "not found" until its own recipe began, which may be many minutes after the start."""
+    """It was "not found" until its own recipe began, which may be many minutes after the start. Its notice is written
+    once: a recipe is asked for its name whenever somebody looks whether there is one to write."""
     later = tool.parent / "later"
     shutil.copytree(tool, later)
-    (later / "recipe").write_text(RECIPE.replace("tool-", "later-"))
+    (later / "recipe").write_text(RECIPE.replace("tool-", "later-").replace("name) echo", 'name) echo >>"$here/looks"; echo'))
     daemon = Daemon("--templates", str(tool.parent), "--with-templates", "tool,later")
     try:
         daemon.start()
@@ -115,6 +116,7 @@ def test_one_whose_turn_has_not_come_is_awaited(tool):
         answer = ask(daemon, "later")
         assert answer.status_code == 503, answer.text
         assert "is made after others" in answer.json()["message"]
+        assert (later / "looks").read_text().count("\n") == 1
     finally:
         daemon.remove()
 

@@ -8,7 +8,8 @@ import subprocess
 import time
 
 import pytest
-from daemon import PROGRAM, ROOT, Daemon, end_sandboxes, until
+from cli import api, atoll, environment, make  # noqa: F401 (fixtures)
+from daemon import PROGRAM, ROOT, Daemon, until
 from e2b import Sandbox
 from terminal import Terminal, shown
 
@@ -17,40 +18,6 @@ import httpx
 # A name that moves the cursor, renames the window, ends a line and turns the direction of writing around.
 HOSTILE = "a\x1b[31mred\x1b]0;owned\x07\nnext\u202eback\x9b31m\tend"
 WIDE = "日本語のとても長い名前"
-
-
-def environment(daemon, **more):
-    """Nothing of this machine's: the daemon is the one that is named."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return kept | {"TERM": "xterm", "E2B_API_URL": daemon.url, "E2B_API_KEY": daemon.key} | more
-
-
-@pytest.fixture(scope="module")
-def atoll(daemon):
-    def run(*words, code=0, env=None, **options):
-        done = subprocess.run([PROGRAM, *words], env=environment(daemon) if env is None else env, capture_output=True,
-                              text=True, timeout=120, **options)
-        assert code is None or done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
-        return done
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def api(daemon):
-    with httpx.Client(base_url=daemon.url, headers={"X-API-Key": daemon.key}, timeout=60) as client:
-        yield client
-
-
-@pytest.fixture
-def make(daemon, api):
-    """Makes sandboxes, which are gone after the test."""
-
-    def one(**options):
-        return Sandbox.create(timeout=600, **options, **daemon.sdk).sandbox_id
-
-    yield one
-    end_sandboxes(api)
 
 
 def state_of(api, sandbox_id):
@@ -320,7 +287,7 @@ def test_logs(atoll, daemon, make):
     assert atoll("logs", sandbox_id, "--level", "error").stdout == ""
     assert atoll("logs", sandbox_id, "--since", "1h").stdout == everything
     assert atoll("logs", sandbox_id, "--since", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))).stdout == ""
-    assert "neither a time" in atoll("logs", sandbox_id, "--since", "lately", code=1).stderr
+    assert "neither a time" in atoll("logs", sandbox_id, "--since", "lately", code=2).stderr
 
 
 # ---- which daemon ----
@@ -432,6 +399,14 @@ def test_serve_tells_a_newcomer_at_a_terminal_what_to_do_next():
     (["ps", "--jsno"], "did you mean '--json'?"),
     (["serve", "--listn", "127.0.0.1:0"], "did you mean '--listen'?"),
     (["help", "tempalte"], "did you mean 'template'?"),
+    (["create"], "there is no command 'create'; did you mean 'run'?"),
+    (["start"], "did you mean 'run'?"),
+    (["stop", "x"], "did you mean 'kill'?"),
+    (["rm", "x"], "did you mean 'kill'?"),
+    (["ssh", "x"], "did you mean 'connect'?"),
+    (["help", "delete"], "did you mean 'kill'?"),
+    (["template", "create", "x"], "did you mean 'build'?"),
+    (["key", "delete", "x"], "did you mean 'revoke'?"),
     (["tool", "list_templats"], "did you mean 'list_templates'?"),
     (["zzzzzzzzz"], "there is no command 'zzzzzzzzz' (`atoll help` lists them)"),
     (["serve", "--json"], "`serve` has nothing to print as JSON"),
@@ -463,7 +438,6 @@ NO_JSON = {
 # All that has no -q, and why. The others print ids, names, messages or ports alone, or show no progress.
 NO_QUIET = {
     "connect": "the terminal is the shell's",
-    "exec": "the output is the command's; with -d it is the pid alone",
     "top": "it draws a screen",
     "stats": "its figures are all that it has; `ps -q` prints the ids",
     "mcp": "it speaks with the client that started it",

@@ -129,6 +129,7 @@ static void the_name_and_boot_are_its_own(void)
 
     CHECK_STR(rig_probe(&one, "read /proc/sys/kernel/hostname"), "jail.test\n");
     CHECK_STR(rig_probe(&one, "read /etc/hosts"), "127.0.0.1 localhost\n127.0.1.1\tjail.test\n");
+    CHECK_STR(rig_probe(&one, "read /etc/hostname"), "jail.test\n");
     (void)snprintf(inside, sizeof(inside), "%s",
                    rig_probe(&one, "read /proc/sys/kernel/random/boot_id"));
     CHECK_INT(strlen(inside), 37);

@@ -40,9 +40,10 @@ static void an_action_is_an_object_and_a_verb(void)
 
 static void says(const char *text, const char *want)
 {
+    static const char *const names[] = {"v1", "my-volume", "", NULL};
     char out[AUDIT_SENTENCE_BYTES];
 
-    audit_sentence(text, out);
+    audit_sentence(text, names, out);
     CHECK_STR(out, want);
 }
 
@@ -56,24 +57,42 @@ static void a_sentence_keeps_no_value_that_it_quotes(void)
     says("", "");
 }
 
+static void a_sentence_keeps_the_name_of_its_object(void)
+{
+    says("volume 'my-volume' is mounted", "volume 'my-volume' is mounted");
+    says("volume \"my-volume\" has no tag 'v1' but 'v2'",
+         "volume \"my-volume\" has no tag 'v1' but '..'");
+    says("no 'my-volume-of-others'", "no '..'");
+    says("no 'not-my-volume'", "no '..'");
+    says("nothing ''", "nothing '..'");
+}
+
 static void a_sentence_keeps_no_key(void)
 {
+    static const char *const names[] = {NULL};
     char out[AUDIT_SENTENCE_BYTES];
 
-    audit_sentence("no: e2b_7f3a91c04be85d2a6610fd97c38e4ab5209d71ec", out);
+    audit_sentence("no: e2b_7f3a91c04be85d2a6610fd97c38e4ab5209d71ec", names, out);
     CHECK(!strstr(out, "7f3a91c0"));
 }
 
 static void a_long_sentence_is_cut(void)
 {
+    static const char *const names[] = {"long-enough-to-be-the-end-of-the-room", NULL};
     char text[2000], out[AUDIT_SENTENCE_BYTES];
 
     memset(text, '\'', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    audit_sentence(text, out);
+    audit_sentence(text, names, out);
     CHECK(strlen(out) < sizeof(out));
+    text[0] = '\0';
+    for (size_t n = 0; n + strlen(names[0]) + 4 < sizeof(text); n = strlen(text)) {
+        (void)snprintf(text + n, sizeof(text) - n, "'%s' ", names[0]);
+    }
+    audit_sentence(text, names, out);
+    CHECK(strlen(out) < sizeof(out) && strstr(out, names[0]));
     memset(text, 'x', sizeof(text) - 1);
-    audit_sentence(text, out);
+    audit_sentence(text, names, out);
     CHECK(strlen(out) < sizeof(out) && strlen(out) > 300);
 }
 
@@ -264,6 +283,7 @@ int main(void)
         {"an action is an object and a verb", an_action_is_an_object_and_a_verb},
         {"a sentence keeps no value that it quotes", a_sentence_keeps_no_value_that_it_quotes},
         {"a sentence keeps no key", a_sentence_keeps_no_key},
+        {"a sentence keeps the name of its object", a_sentence_keeps_the_name_of_its_object},
         {"a long sentence is cut", a_long_sentence_is_cut},
         {"a team sees its own rows", a_team_sees_its_own_rows},
         {"filters and pages", filters_and_pages},

@@ -53,6 +53,19 @@ static void the_nearest_word_is_suggested(void)
     CHECK_STR(suggested(long_word, words), "");
 }
 
+static void a_word_of_other_programs_is_answered_with_ours(void)
+{
+    static const char *const words[] = {"prepare", "port", "run", "kill", "template", NULL};
+    static const char *const subs[] = {"list", "set", "rm", NULL};
+
+    CHECK_STR(suggested("create", words), "; did you mean 'run'?"); /* and not 'prepare' */
+    CHECK_STR(suggested("stop", words), "; did you mean 'kill'?");
+    CHECK_STR(suggested("create", subs), "; did you mean 'set'?");
+    CHECK_STR(suggested("delete", subs), "; did you mean 'rm'?");
+    CHECK_STR(suggested("ls", subs), "; did you mean 'list'?");
+    CHECK_STR(suggested("st", words), ""); /* a part of a word is none */
+}
+
 static void ages_and_sizes_are_short(void)
 {
     char out[UNITS_BYTES];
@@ -120,6 +133,8 @@ int main(void)
     static const struct check_test tests[] = {
         {"edits are counted", edits_are_counted},
         {"the nearest word is suggested", the_nearest_word_is_suggested},
+        {"a word of other programs is answered with ours",
+         a_word_of_other_programs_is_answered_with_ours},
         {"ages and sizes are short", ages_and_sizes_are_short},
         {"times are read", times_are_read},
         {"a pipe gets tabs", a_pipe_gets_tabs},

@@ -74,22 +74,41 @@ uint32_t alone_requests(const struct agent *agent)
 
 /* ---- in the copy ---- */
 
-/* The line that the jail's first process wrote for its own name (keeper/jail/jail_inside.c) is not
- * in the hosts file of the source. A link in its place is left alone. */
-static void host_name(void)
+/* A plain file; a link in its place is left alone. */
+static int plain_open(const char *path, int flags)
 {
-    char name[HOST_NAME_MAX + 1] = "", text[HOSTS_BYTES];
     struct stat st;
-    scoped_fd fd =
-        open("/etc/hosts", O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    scoped_fd fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-        gethostname(name, sizeof(name) - 1) < 0 || small_file_read_fd(fd, text, sizeof(text)) < 0 ||
-        strstr(text, name)) {
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? move_fd(&fd) : -1;
+}
+
+static void hosts_write(const char *name)
+{
+    char text[HOSTS_BYTES];
+    scoped_fd fd = plain_open("/etc/hosts", O_RDWR | O_APPEND);
+
+    if (fd < 0 || small_file_read_fd(fd, text, sizeof(text)) < 0 || strstr(text, name)) {
         return;
     }
     const bool open_line = text[0] && text[strlen(text) - 1] != '\n';
     (void)dprintf(fd, "%s127.0.1.1\t%s\n", open_line ? "\n" : "", name);
+}
+
+/* The name that the jail's first process wrote into /etc/hosts and /etc/hostname
+ * (keeper/jail/jail_inside.c) is not in the files of the source. */
+static void host_name(void)
+{
+    char name[HOST_NAME_MAX + 1] = "";
+
+    if (gethostname(name, sizeof(name) - 1) < 0 || !name[0]) {
+        return;
+    }
+    hosts_write(name);
+    scoped_fd fd = plain_open("/etc/hostname", O_WRONLY);
+    if (fd >= 0 && ftruncate(fd, 0) == 0) {
+        (void)dprintf(fd, "%s\n", name);
+    }
 }
 
 /* Its authorities may be others than those that this agent was told to trust before. */

@@ -165,13 +165,20 @@ static int pool_start(struct agent *agent, struct err *err)
     return r < 0 ? err_set(err, -r, "start the threads for file calls: %s", uv_strerror(r)) : 0;
 }
 
+/* Clients ask with Stat whether a file is there, so "no" is an answer and no fault. */
+static bool is_answer(const char *path, const char *code)
+{
+    return strcmp(path, "/filesystem.Filesystem/Stat") == 0 && strcmp(code, "not_found") == 0;
+}
+
 static void on_rpc_failed(const char *path, const char *code, const char *message)
 {
     json_t *fields = json_object();
+    const enum log_level level = is_answer(path, code) ? LOG_DEBUG : LOG_WARN;
 
     journal_text(fields, "operation", str_of(path));
     journal_text(fields, "code", str_of(code));
-    journal_write(LOG_WARN, "rpc", "rpc_error", fields, "%s: %s", path, message);
+    journal_write(level, "rpc", "rpc_error", fields, "%s: %s", path, message);
 }
 
 static int agent_start(struct agent *agent, const char *address, struct err *err)

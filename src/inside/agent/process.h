@@ -182,6 +182,9 @@ void input_close(struct process *p);
 /* A call of Start or Connect becomes a reader of the process until either ends. */
 void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool replay);
 
+/* A call of Start that wants the pid and no output: it ends, and the output is kept for others. */
+void reader_decline(struct process *p, struct rpc_call *call);
+
 bool readers_ready(const struct process *p); /* all can take a piece; true when there is none */
 void readers_data(struct process *p, enum output_kind kind, struct str piece, bool from_ring);
 void readers_end(struct process *p);    /* tells all of the end and lets them go */

@@ -8,6 +8,7 @@
 #include "inside/agent/journal.h"
 #include "inside/agent/process.h"
 #include "lib/base/alloc.h"
+#include "wire/detach.h"
 
 enum { COMMAND_BYTES_MAX = 64 * 1024 }; /* that is joined; less is told */
 
@@ -148,6 +149,18 @@ static void start_tell(const struct process *p, const struct user *user)
     journal_write(LOG_INFO, "process", "process_start", fields, "Process %d started", (int)p->pid);
 }
 
+/* A client that only starts the process says so: its stream would take the first output along, and
+ * who connects later would miss it. */
+static bool wants_output(const struct rpc_call *call)
+{
+    return !str_ieq(http_header_get(rpc_request(call), DETACH_HEADER), STR("on"));
+}
+
+static void start_attach(struct process *p, struct rpc_call *call)
+{
+    reader_attach(p, call, true, true);
+}
+
 static void start(void *ctx, struct rpc_call *call, const ProtobufCMessage *request)
 {
     const Process__StartRequest *req = (const void *)request;
@@ -166,7 +179,7 @@ static void start(void *ctx, struct rpc_call *call, const ProtobufCMessage *requ
             rpc_fail(call, start_code(r), "%s", err.msg);
         } else {
             start_tell(p, &user);
-            reader_attach(p, call, true, true);
+            (wants_output(call) ? start_attach : reader_decline)(p, call);
         }
     }
 }

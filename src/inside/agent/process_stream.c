@@ -275,6 +275,15 @@ static void send_again(struct reader *reader)
     ring_fini(&p->again);
 }
 
+void reader_decline(struct process *p, struct rpc_call *call)
+{
+    struct reader reader = {.process = p, .call = call, .is_start = true};
+
+    send_start(&reader);
+    rpc_finish(call);
+    process_pump(p);
+}
+
 void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool replay)
 {
     struct reader *reader = xnew(struct reader);

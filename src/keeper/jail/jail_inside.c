@@ -155,6 +155,23 @@ static int hosts_name(int root, const char *hostname, struct err *err)
     return write(fd, text, (size_t)len) < 0 ? err_sys(err, "write /etc/hosts") : 0;
 }
 
+/* The file says what hostname(1) prints. As with /etc/hosts, a template without it, or with a link
+ * in its place, is left alone. */
+static int hostname_write(int root, const char *hostname, struct err *err)
+{
+    const struct tenant_want want = {.access = O_RDWR, .bytes_max = HOSTS_BYTES_MAX};
+    char text[KEEPER_HOSTNAME_BYTES + 1], found[sizeof(text) + 1];
+    struct err ignored;
+    scoped_fd fd = tenant_file_open(root, "etc/hostname", &want, &ignored);
+    int len = snprintf(text, sizeof(text), "%s\n", hostname);
+
+    if (fd < 0 || (tenant_file_read(fd, found, sizeof(found)) == len && strcmp(found, text) == 0)) {
+        return 0;
+    }
+    bool written = pwrite(fd, text, (size_t)len, 0) == len && ftruncate(fd, len) == 0;
+    return written ? 0 : err_sys(err, "write /etc/hostname");
+}
+
 static bool file_says(int dir, const char *name, const char *text)
 {
     const struct tenant_want want = {.bytes_max = RESOLVER_BYTES_MAX};
@@ -185,7 +202,8 @@ static int hostname_set(int root, const char *hostname, struct err *err)
     if (sethostname(hostname, strlen(hostname)) < 0) {
         return err_sys(err, "set the host name");
     }
-    return hosts_name(root, hostname, err);
+    int r = hosts_name(root, hostname, err);
+    return r < 0 ? r : hostname_write(root, hostname, err);
 }
 
 static int channel_listen(struct err *err)

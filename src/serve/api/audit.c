@@ -46,21 +46,38 @@ static void cover(void *ctx, struct str place, struct str key, const char *kind)
     memset(text + (place.at - text), '*', place.len);
 }
 
-/* A sentence names values of the request in quotes: they are left out. An apostrophe inside a word
- * ("doesn't") opens no quote. */
-void audit_sentence(const char *text, char out[AUDIT_SENTENCE_BYTES])
+/* The name that a quote at `text` holds, which ends with `quote`; "": none of them. */
+static const char *name_quoted(const char *text, char quote, const char *const *names)
+{
+    for (; *names; names++) {
+        size_t len = strlen(*names);
+
+        if (len > 0 && strncmp(text, *names, len) == 0 && text[len] == quote) {
+            return *names;
+        }
+    }
+    return "";
+}
+
+/* A sentence names values of the request in quotes: they are left out, since a body may hold a
+ * secret anywhere. The name of the object, which the row shows, is kept. An apostrophe inside a
+ * word ("doesn't") opens no quote. */
+void audit_sentence(const char *text, const char *const *names, char out[AUDIT_SENTENCE_BYTES])
 {
     char quote = '\0', before = ' ';
+    const char *name = "";
     size_t n = 0;
 
-    for (; *text && n + 4 < AUDIT_SENTENCE_BYTES; before = *text++) {
+    for (; *text && n + 4 + strlen(name) < AUDIT_SENTENCE_BYTES; before = *text++) {
         bool word = (before >= 'a' && before <= 'z') || (before >= 'A' && before <= 'Z');
 
         if (quote && *text == quote) {
-            n += (size_t)snprintf(out + n, 4, "..");
+            n += (size_t)snprintf(out + n, AUDIT_SENTENCE_BYTES - n, "%s", name[0] ? name : "..");
             quote = '\0';
+            name = "";
         } else if (!quote && (*text == '"' || (*text == '\'' && !word))) {
             quote = *text;
+            name = name_quoted(text + 1, quote, names);
         }
         if (!quote || *text == quote) {
             out[n++] = *text >= ' ' && *text < 0x7f ? *text : '?';
@@ -281,8 +298,12 @@ void audit_note_answer(struct call *call, const json_t *answer)
 
 void audit_note_error(struct call *call, const char *sentence)
 {
+    char parent[AUDIT_OBJECT_BYTES];
+
     if (call->audit_seq != 0) {
-        audit_sentence(sentence, call->audit_error);
+        plain_copy(parent, sizeof(parent), call->first);
+        const char *const names[] = {call->object, parent, NULL};
+        audit_sentence(sentence, names, call->audit_error);
     }
 }
 

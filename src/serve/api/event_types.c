@@ -7,12 +7,12 @@
 
 /* Clients use two names for snapshots. */
 static const char *const names[] = {
-    "created", "updated", "paused", "resumed", "snapshotted", "checkpointed", "killed",
+    "created", "updated", "paused", "resumed", "snapshotted", "checkpointed", "forked", "killed",
 };
 #define SHELL_CALLED "sandbox.shell.called"
 
-const char event_types_known[] =
-    PREFIX "created, updated, paused, resumed, snapshotted, checkpointed, killed, " SHELL_CALLED;
+const char event_types_known[] = PREFIX
+    "created, updated, paused, resumed, snapshotted, checkpointed, forked, killed, " SHELL_CALLED;
 
 static bool known(struct str type)
 {

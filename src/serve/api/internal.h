@@ -299,8 +299,9 @@ void audit_note_answer(struct call *call, const json_t *answer); /* which may na
 void audit_note_error(struct call *call, const char *sentence);
 void audit_end(struct call *call, int status);
 
-/* The sentence without the values that it quotes, and without keys. Pure. */
-void audit_sentence(const char *text, char out[AUDIT_SENTENCE_BYTES]);
+/* The sentence without the values that it quotes, and without keys. A value that is one of the
+ * `names`, which end with NULL, stays: the row has it already. Pure. */
+void audit_sentence(const char *text, const char *const *names, char out[AUDIT_SENTENCE_BYTES]);
 
 /* ---- makers of objects (makers.c) ---- */
 

@@ -137,7 +137,7 @@ static int allow_check(const json_t *allow, const json_t *deny, struct err *err)
     if (r == 0 && domains && !denies_all(deny)) {
         r = err_set(err, EINVAL,
                     "When specifying allowed domains in allow out, you must include"
-                    " 'ALL_TRAFFIC' in deny out to block all other traffic.");
+                    " 'ALL_TRAFFIC' in deny out to block all other traffic. It is 0.0.0.0/0.");
     }
     return r;
 }

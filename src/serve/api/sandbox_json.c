@@ -122,6 +122,7 @@ json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb)
 
     set_token(out, &info);
     set_domain(out, api);
+    (void)json_object_set_new(out, "createdAt", stamp_json(info.created_ms));
     (void)json_object_set_new(out, "lifecycle", lifecycle_json(info.options));
     if (info.state == SANDBOX_PAUSED && !info.changing) {
         (void)json_object_set_new(out, "pauseMode",

@@ -112,7 +112,6 @@ int template_preparer_once(const struct config *config, const struct paths *path
     char name[BUILTIN_NAME_BYTES];
     int r = 0;
 
-    template_preparer_announce(config, paths);
     warm_base(paths);
     while (r != -EINTR && name_next(&rest, name)) {
         int one = prepare_one(config, paths, name);

@@ -15,7 +15,7 @@
 void template_preparer_announce(const struct config *config, const struct paths *paths);
 
 /* Every template of config->with_templates, once; 0, or the error of the last that failed, which
- * has been logged. */
+ * has been logged. The notices of those that wait for others are announced before. */
 int template_preparer_once(const struct config *config, const struct paths *paths);
 
 /* Until all are ready: failures are retried with growing pauses. Returns the exit code. */

@@ -122,6 +122,7 @@ static bool is_self(const struct dns_question *question)
 static int known_answer(struct egress_net *net, const struct dns_question *question)
 {
     struct str name = str_of(question->name);
+    char rule[POLICY_RULE_BYTES];
 
     if (question->class != DNS_CLASS_IN || question->type == DNS_TYPE_ANY) {
         return DNS_NOTIMP;
@@ -129,9 +130,9 @@ static int known_answer(struct egress_net *net, const struct dns_question *quest
     if (is_shells(question) || is_self(question)) {
         return question->type == DNS_TYPE_A ? -1 : DNS_NOERROR;
     }
-    if (!policy_resolves(net->policy, name)) {
+    if (policy_remote(net->policy, name, rule) == VERDICT_DENY) {
         net->counters.names_refused++;
-        net_refused(net, NULL, name, "only names of allowOut resolve");
+        net_refused(net, NULL, name, rule);
         return DNS_NXDOMAIN;
     }
     if (net->names) {

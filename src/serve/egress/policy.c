@@ -96,7 +96,7 @@ struct policy *policy_new(const json_t *options)
         }
     }
     if (json_is_false(json_object_get(options, "allowInternetAccess"))) {
-        deny_all(policy, "allow_internet_access");
+        deny_all(policy, "allow_internet_access: false");
     }
     return policy;
 }

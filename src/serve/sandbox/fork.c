@@ -59,6 +59,19 @@ static void forking_free(struct forking *forking)
 
 static void children_start(struct forking *forking);
 
+/* The event of the copy names its parent; this one, of the parent, names the copy. A parent that is
+ * gone by now has no more events. */
+static void parent_tell(const struct forking *forking, const struct sandbox *copy)
+{
+    struct sandbox *parent = sandboxes_find(forking->all, str_of(forking->parent_id));
+    json_t *data = json_pack("{ss}", "fork_id", copy->id);
+
+    if (parent && data) {
+        sandbox_tell(parent, "sandbox.lifecycle.forked", data);
+    }
+    json_decref(data);
+}
+
 static void on_child(void *ctx, struct sandbox *sb, int error, const struct err *err)
 {
     struct child *child = ctx;
@@ -66,6 +79,9 @@ static void on_child(void *ctx, struct sandbox *sb, int error, const struct err 
 
     forking->under_way--;
     forking->ended++;
+    if (error == 0) {
+        parent_tell(forking, sb);
+    }
     forking->asked.each(forking->asked.ctx, child->index, sb, error, err);
     free(child);
     children_start(forking);

@@ -105,11 +105,26 @@ int store_audit_open(struct store *store, int64_t *last, struct err *err)
     ENTRY("CASE actor_type WHEN 'admin' THEN json_object('type', 'admin') ELSE " WHOLE_ACTOR       \
           " END",                                                                                  \
           "CASE actor_type WHEN 'admin' THEN NULL ELSE nullif(source, '') END")                    \
-    "team_id = ?1"
+    "team_id = ?1 AND (?4 IS NULL OR actor_type <> 'admin')"
 #define FOR_ALL ENTRY(WHOLE_ACTOR, "nullif(source, '')") "(?1 IS NULL OR team_id = ?1)"
+/* Rows have ids: these are the ids of the team's objects that have a name. */
+#define OF_TEAM "(?1 IS NULL OR team_id = ?1)"
+#define NAMED                                                                                      \
+    "(SELECT id FROM keys WHERE name = ?6 AND " OF_TEAM                                            \
+    " UNION ALL SELECT id FROM templates WHERE alias = ?6 AND " OF_TEAM                            \
+    " UNION ALL SELECT id FROM volumes WHERE name = ?6 AND " OF_TEAM                               \
+    " UNION ALL SELECT id FROM secrets WHERE name = ?6 AND " OF_TEAM                               \
+    " UNION ALL SELECT id FROM webhooks WHERE name = ?6 AND " OF_TEAM ")"
+/* The beginning of a sandbox's id stands for it. */
+#define BEGINS(column)                                                                             \
+    "(length(?6) >= 3 AND ?6 GLOB 'i*' AND length(" column ") = 21"                                \
+    " AND substr(" column ", 1, length(?6)) = ?6)"
 #define FILTERS                                                                                    \
-    " AND time_ms >= ?2 AND time_ms < ?3 AND (?4 IS NULL OR actor_id = ?4)"                        \
-    " AND (?5 IS NULL OR action GLOB ?5) AND (?6 IS NULL OR object = ?6 OR parent = ?6)"
+    " AND time_ms >= ?2 AND time_ms < ?3"                                                          \
+    " AND (?4 IS NULL OR actor_id = ?4 OR actor_name = ?4)"                                        \
+    " AND (?5 IS NULL OR action GLOB ?5)"                                                          \
+    " AND (?6 IS NULL OR object = ?6 OR parent = ?6 OR object IN " NAMED " OR parent IN " NAMED    \
+    " OR " BEGINS("object") " OR " BEGINS("parent") ")"
 #define NEWEST " AND seq < ?7 ORDER BY seq DESC LIMIT ?8"
 /* In the order of the beginnings, and none whose outcome is not known yet. */
 #define OLDEST                                                                                     \

@@ -564,9 +564,9 @@ void store_audit_forget_team(struct store *store, const char *team_id, int64_t m
 
 struct audit_query { /* NULL: of all */
     const char *team_id;
-    const char *actor;  /* the id of a key */
+    const char *actor;  /* the id or the name of a key */
     const char *action; /* a pattern with '*' */
-    const char *object;
+    const char *object; /* its id or its name, or the beginning of a sandbox's id */
     int64_t from_ms, to_ms;
     int64_t cursor; /* a number: rows behind it in the order */
     int64_t limit;

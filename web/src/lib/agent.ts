@@ -11,6 +11,9 @@ export interface Detail {
   templateID: string;
   alias?: string;
   state: 'running' | 'paused';
+  /** When it was made; an older daemon does not say so. */
+  createdAt?: string;
+  /** When it was made or last resumed. */
   startedAt: string;
   endAt: string;
   cpuCount: number;

@@ -10,7 +10,7 @@ export interface SandboxRow {
   state: string;
   templateID: string;
   template: string;
-  startedAt: string;
+  createdAt: string;
   endAt: string;
   metadata: Record<string, string>;
   cpuCount: number;
@@ -65,7 +65,7 @@ function rowOf(raw: Raw): SandboxRow {
     state: raw.changing ?? raw.state,
     templateID: raw.templateID ?? '',
     template: raw.alias ?? raw.templateID ?? '',
-    startedAt: raw.startedAt ?? '',
+    createdAt: raw.createdAt ?? raw.startedAt ?? '',
     endAt: raw.endAt ?? '',
     metadata: raw.metadata ?? {},
     cpuCount: raw.cpuCount ?? 0,

@@ -24,11 +24,21 @@ export const notice = signal<string | null>(null);
 export const canWrite = computed(() => session.value !== null && !session.value.readOnly);
 export const isOperator = computed(() => session.value?.operator === true);
 
+/* What this tab keeps of sandboxes is not for the next one who logs in. */
+function leave(): void {
+  session.value = null;
+  try {
+    sessionStorage.clear();
+  } catch {
+    // the browser keeps nothing
+  }
+}
+
 setHooks({
   csrf: () => session.value?.csrf,
   ended: () => {
     if (!session.value) return;
-    session.value = null;
+    leave();
     notice.value = 'Your session has ended. Log in again to go on where you were.';
   },
 });
@@ -45,7 +55,7 @@ async function ask(): Promise<void> {
   try {
     session.value = await get<Session>('/dashboard/session', undefined, { keep401: true });
   } catch (error) {
-    session.value = null;
+    leave();
     // `npm run dev` adds a key to every request: there is no session, and none is needed.
     if (import.meta.env.DEV && error instanceof ApiError) session.value = withoutSession;
     else if (!(error instanceof ApiError && error.status === 401)) notice.value = sentence(error);
@@ -102,7 +112,7 @@ export async function logout(): Promise<void> {
   try {
     await del('/dashboard/session', undefined, { keep401: true });
   } finally {
-    session.value = null;
+    leave();
     notice.value = 'You are logged out.';
   }
 }

@@ -248,7 +248,7 @@ export default function Page() {
   const [overview, error] = useAsked((signal) => get<Overview>('/dashboard/overview', undefined, { signal }));
   return (
     <div class="page">
-      <PageHead title="Overview" sub={session.value?.team.name} />
+      <PageHead title="Overview" sub={session.value ? `of the team ${session.value.team.name}` : undefined} />
       <ErrorNote error={error} />
       {overview ? <Figures of={overview} /> : !error && <Spinner />}
       {overview && <Advice of={overview} />}

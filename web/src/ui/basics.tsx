@@ -88,6 +88,7 @@ const STATES: Record<string, Tone | undefined> = {
   created: 'ok',
   resumed: 'ok',
   snapshotted: 'info',
+  forked: 'info',
   updated: undefined,
   killed: undefined,
 };

@@ -215,10 +215,10 @@ function Navigation({ open, onGo }: { open: boolean; onGo: () => void }) {
         <Feed />
         <div class="who">
           <div class="ellipsis" title={who.team.name}>
-            {who.team.name || who.team.id}
+            <span class="faint">Team</span> {who.team.name || who.team.id}
           </div>
-          <div class="ellipsis faint" title={who.key.name}>
-            {who.key.name}
+          <div class="ellipsis" title={who.key.name}>
+            <span class="faint">Key</span> {who.key.name}
           </div>
         </div>
         <div class="row wrap">

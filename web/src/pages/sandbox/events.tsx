@@ -23,6 +23,7 @@ const KINDS: Record<string, Kind> = {
   'sandbox.lifecycle.resumed': { icon: 'play', tone: 'ok', title: 'Resumed' },
   'sandbox.lifecycle.snapshotted': { icon: 'snapshots', tone: 'info', title: 'A snapshot was made' },
   'sandbox.lifecycle.checkpointed': { icon: 'snapshots', tone: 'info', title: 'A snapshot was made' },
+  'sandbox.lifecycle.forked': { icon: 'fork', tone: 'info', title: 'Forked' },
   'sandbox.lifecycle.killed': { icon: 'stop', tone: 'bad', title: 'Ended' },
   'sandbox.shell.called': { icon: 'network', tone: '', title: 'An API shell was called' },
 };
@@ -34,6 +35,7 @@ function Why({ event }: { event: SandboxEvent }) {
   const data = (event.eventData ?? {}) as Data;
   const reason = text(data.kill_reason) ?? text(data.pause_reason) ?? text(data.reason);
   const origin = text(data.fork_of);
+  const copy = text(data.fork_id);
   const run = data.execution as Data | undefined;
   const seconds = Number(run?.execution_time ?? run?.duration_ms) / 1000;
   return (
@@ -45,6 +47,14 @@ function Why({ event }: { event: SandboxEvent }) {
           as a fork of{' '}
           <a class="mono" href={`#/sandboxes/${encodeURIComponent(origin)}/family`}>
             {origin}
+          </a>
+        </>
+      )}
+      {copy && (
+        <>
+          : the copy is{' '}
+          <a class="mono" href={`#/sandboxes/${encodeURIComponent(copy)}/family`}>
+            {copy}
           </a>
         </>
       )}

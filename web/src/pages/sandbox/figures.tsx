@@ -57,11 +57,13 @@ export default function FiguresTab({ box }: { box: Box }) {
   const [metrics, setMetrics] = useState<Metric[] | null>(null);
   const [error, setError] = useState<string | null>(null);
   const have = useRef<Metric[]>([]);
+  const gone = box.state.value === 'gone';
   useEffect(() => {
+    if (gone) return; // the daemon has forgotten them: those that were read stay
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
     have.current = [];
-    const started = Math.floor(new Date(box.detail.value?.startedAt ?? 0).getTime() / 1000);
+    const started = Math.floor(new Date(box.detail.value?.createdAt ?? box.detail.value?.startedAt ?? 0).getTime() / 1000);
     const ask = async () => {
       const now = Math.floor(Date.now() / 1000);
       const first = range ? now - range : started;
@@ -87,6 +89,14 @@ export default function FiguresTab({ box }: { box: Box }) {
   const points = useMemo(() => thinned(metrics ?? []), [metrics]);
   const times = useMemo(() => points.map((metric) => metric.timestampUnix), [points]);
   const last = points[points.length - 1];
+  if (!metrics && gone) {
+    return (
+      <EmptyState title="No figures are kept">
+        The daemon keeps the figures of a sandbox until it ends. Its <a href={`#/sandboxes/${encodeURIComponent(box.id)}/events`}>events</a> and{' '}
+        <a href={`#/sandboxes/${encodeURIComponent(box.id)}/logs`}>logs</a> stay for seven days.
+      </EmptyState>
+    );
+  }
   if (!metrics) return error ? <ErrorNote error={error} /> : <Spinner label="Asking for the figures" />;
   const column = (of: (metric: Metric) => number) => points.map(of);
   return (
@@ -98,7 +108,7 @@ export default function FiguresTab({ box }: { box: Box }) {
             <option value={seconds}>{label}</option>
           ))}
         </select>
-        <span class="muted small">{box.state.value === 'running' ? 'A new figure comes every few seconds.' : 'There are no new figures while it does not run.'}</span>
+        <span class="muted small">{box.state.value === 'running' ? 'A new figure comes every few seconds.' : gone ? 'The sandbox has ended. These figures are gone when the page is left.' : 'There are no new figures while it does not run.'}</span>
       </div>
       {!last ? (
         <EmptyState title="No figures" line={`atoll stats ${box.id}`}>

@@ -35,7 +35,7 @@ interface AskProps {
   onClose: () => void;
 }
 
-function Extend({ box, onClose }: AskProps) {
+function SetTime({ box, onClose }: AskProps) {
   const [seconds, setSeconds] = useState(3600);
   const then = box.detail.value?.lifecycle?.onTimeout === 'pause' ? 'paused' : 'killed';
   return (
@@ -49,7 +49,7 @@ function Extend({ box, onClose }: AskProps) {
           onClose();
         }}
       >
-        <Field label="From now on it runs for" hint={`Then it is ${then}.`}>
+        <Field label="From now on it runs for" hint={`Also when that is sooner than before. Then it is ${then}.`}>
           {(id, hint) => <Times id={id} hint={hint} value={seconds} onChange={setSeconds} />}
         </Field>
       </Form>
@@ -128,12 +128,12 @@ const askKill = (box: Box) =>
 
 async function wake(box: Box) {
   await resume(box.id);
-  toast(`It runs for ${plural(RESUME_S / 60, 'minute')}: Extend gives it more.`);
+  toast(`It runs for ${plural(RESUME_S / 60, 'minute')}: Set time changes that.`);
 }
 
 function Actions({ box }: { box: Box }) {
   const [busy, setBusy] = useState<string | null>(null);
-  const [dialog, setDialog] = useState<'snapshot' | 'fork' | 'extend' | null>(null);
+  const [dialog, setDialog] = useState<'snapshot' | 'fork' | 'time' | null>(null);
   const state = box.state.value;
   const run = async (name: string, action: () => Promise<unknown>) => {
     setBusy(name);
@@ -150,8 +150,8 @@ function Actions({ box }: { box: Box }) {
     <div class="actions">
       {state === 'running' && (
         <>
-          <Button icon="clock" disabled={off} onClick={() => setDialog('extend')}>
-            Extend
+          <Button icon="clock" disabled={off} onClick={() => setDialog('time')}>
+            Set time
           </Button>
           <Button icon="pause" disabled={off} busy={busy === 'pause'} onClick={() => run('pause', () => pause(box.id))}>
             Pause
@@ -172,7 +172,7 @@ function Actions({ box }: { box: Box }) {
       <Button kind="danger" icon="trash" disabled={off} onClick={() => void askKill(box)}>
         Kill
       </Button>
-      {dialog === 'extend' && <Extend box={box} onClose={close} />}
+      {dialog === 'time' && <SetTime box={box} onClose={close} />}
       {dialog === 'snapshot' && <Snapshot box={box} onClose={close} />}
       {dialog === 'fork' && <Fork box={box} onClose={close} />}
     </div>
@@ -190,8 +190,8 @@ function Line({ box }: { box: Box }) {
       <span>
         <span class="faint">Template</span> {detail.alias ?? detail.templateID}
       </span>
-      <span title={dateTime(detail.startedAt)}>
-        <span class="faint">Age</span> {age(detail.startedAt)}
+      <span title={dateTime(detail.createdAt ?? detail.startedAt)}>
+        <span class="faint">Age</span> {age(detail.createdAt ?? detail.startedAt)}
       </span>
       {running && (
         <span title={dateTime(detail.endAt)}>
@@ -281,9 +281,8 @@ export function Gone({ box }: { box: Box }) {
           <div>{box.error.value}</div>
         )}
         <div>
-          What is kept of it for seven days is in <a href={`#/sandboxes/${encodeURIComponent(box.id)}/events`}>Events</a>,{' '}
-          <a href={`#/sandboxes/${encodeURIComponent(box.id)}/logs`}>Logs</a> and{' '}
-          <a href={`#/sandboxes/${encodeURIComponent(box.id)}/figures`}>Figures</a>.
+          What is kept of it for seven days is in <a href={`#/sandboxes/${encodeURIComponent(box.id)}/events`}>Events</a> and{' '}
+          <a href={`#/sandboxes/${encodeURIComponent(box.id)}/logs`}>Logs</a>.
         </div>
       </div>
     </EmptyState>

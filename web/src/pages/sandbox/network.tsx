@@ -47,6 +47,17 @@ const ASK_MS = 3000;
 const TONES: Record<string, 'ok' | 'bad' | 'warn'> = { reached: 'ok', refused: 'bad', failed: 'warn' };
 const words = (text: string) => text.split(/[\s,]+/).filter(Boolean);
 
+/* Rules come by the names of the API's fields. */
+function ruleText(rule: string | null): string {
+  if (!rule) return '';
+  if (rule.startsWith('allow_internet_access')) return 'No internet';
+  if (rule === 'denyOut 0.0.0.0/0') return 'Denied: everything';
+  return rule.replace(/^denyOut /, 'Denied: ').replace(/^allowOut /, 'Allowed: ');
+}
+
+const isAddress = (word: string) => /^[0-9a-f.:]+(\/\d+)?$/i.test(word);
+const isName = (word: string) => /\.[a-z][a-z0-9-]*$/i.test(word) || word === '*';
+
 const columns: Column<Connection>[] = [
   { id: 'verdict', header: 'Outcome', value: (row) => row.verdict, cell: (row) => <Badge tone={TONES[row.verdict]}>{row.verdict}</Badge>, width: '94px' },
   {
@@ -56,15 +67,25 @@ const columns: Column<Connection>[] = [
     cell: (row) => (
       <span class="mono" title={`${row.host ?? ''} ${row.address ?? ''}`}>
         {row.host ?? row.address ?? '–'}
-        {row.host && row.address && row.host !== row.address && <span class="faint"> {row.address}</span>}
       </span>
     ),
-    width: 'minmax(190px, 2fr)',
+    width: 'minmax(150px, 2fr)',
   },
-  { id: 'port', header: 'Port', value: (row) => row.port, width: '66px', align: 'right' },
-  { id: 'rule', header: 'Rule', value: (row) => row.rule, cell: (row) => <span title={row.rule ?? ''}>{row.rule}</span>, width: 'minmax(180px, 2fr)' },
-  { id: 'count', header: 'Times', value: (row) => row.count, cell: (row) => count(row.count), width: '74px', align: 'right', searched: false },
-  { id: 'sent', header: 'Sent', value: (row) => row.bytesSent, cell: (row) => bytes(row.bytesSent), width: '88px', align: 'right', searched: false },
+  {
+    id: 'address',
+    header: 'Address',
+    value: (row) => (row.host && row.host !== row.address ? row.address : undefined),
+    cell: (row) => (
+      <span class="mono faint" title={row.address ?? ''}>
+        {row.host && row.host !== row.address && row.address}
+      </span>
+    ),
+    width: '132px',
+  },
+  { id: 'port', header: 'Port', value: (row) => row.port, width: '60px', align: 'right' },
+  { id: 'rule', header: 'Rule', value: (row) => ruleText(row.rule), cell: (row) => <span title={ruleText(row.rule)}>{ruleText(row.rule)}</span>, width: 'minmax(140px, 2fr)' },
+  { id: 'count', header: 'Times', value: (row) => row.count, cell: (row) => count(row.count), width: '66px', align: 'right', searched: false },
+  { id: 'sent', header: 'Sent', value: (row) => row.bytesSent, cell: (row) => bytes(row.bytesSent), width: '80px', align: 'right', searched: false },
   { id: 'received', header: 'Received', value: (row) => row.bytesReceived, cell: (row) => bytes(row.bytesReceived), width: '92px', align: 'right', searched: false },
   {
     id: 'last',
@@ -84,8 +105,10 @@ function RulesForm({ box, now, onClose }: { box: Box; now: Rules; onClose: () =>
   const [internet, setInternet] = useState(box.detail.value?.allowInternetAccess !== false);
   const proxy = now.egressProxy?.username !== undefined;
   const save = async () => {
-    const name = words(deny).find((word) => /\.[a-z]+$/i.test(word));
+    const name = words(deny).find(isName);
     if (name) throw new Error(`Only addresses and blocks can be denied, and ${name} is a name. To let the sandbox reach some names alone, deny 0.0.0.0/0 and list them as allowed.`);
+    const allowed = words(allow).find(isName);
+    if (allowed && words(deny).every(isAddress) && !words(deny).includes('0.0.0.0/0')) throw new Error(`${allowed} is a name, and names can be allowed only where everything else is denied: write 0.0.0.0/0 below Denied.`);
     const kept: Rules = {};
     if (now.rules) kept.rules = now.rules;
     if (now.dnsServers) kept.dnsServers = now.dnsServers;
@@ -172,14 +195,21 @@ function RulesCard({ box }: { box: Box }) {
 export default function NetworkTab({ box }: { box: Box }) {
   const [filter, setFilter] = useState('');
   const [only, setOnly] = useState('');
+  const gone = box.state.value === 'gone';
   const { value, error } = usePolled((signal) => get<Answer>(path`/sandboxes/${box.id}/connections`, undefined, { signal }), ASK_MS);
   const rows = (value?.connections ?? []).filter((row) => only === '' || row.verdict === only);
   const refused = (value?.connections ?? []).filter((row) => row.verdict === 'refused').length;
   return (
     <>
       <RulesCard box={box} />
-      <ErrorNote error={box.state.value === 'gone' ? null : error} />
-      {!value && !error && <Spinner label="Asking for the connections" />}
+      <ErrorNote error={gone ? null : error} />
+      {!value && !error && !gone && <Spinner label="Asking for the connections" />}
+      {!value && gone && (
+        <EmptyState title="No connections are kept">
+          The daemon keeps the connections and the rules of a sandbox until it ends. Connections that were refused are in its{' '}
+          <a href={`#/sandboxes/${encodeURIComponent(box.id)}/logs`}>logs</a>, for seven days.
+        </EmptyState>
+      )}
       {value && (
         <>
           <div class="row wrap">

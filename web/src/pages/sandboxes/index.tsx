@@ -56,8 +56,8 @@ const columns: Column<SandboxRow>[] = [
   {
     id: 'age',
     header: 'Age',
-    value: (row) => -new Date(row.startedAt).getTime(),
-    cell: (row) => <span title={dateTime(row.startedAt)}>{age(row.startedAt)}</span>,
+    value: (row) => -new Date(row.createdAt).getTime(),
+    cell: (row) => <span title={dateTime(row.createdAt)}>{age(row.createdAt)}</span>,
     width: '80px',
     align: 'right',
     searched: false,

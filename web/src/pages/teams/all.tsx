@@ -43,7 +43,7 @@ const columns: Column<AdminTeam>[] = [
     value: (row) => row.name,
     cell: (row) => (
       <>
-        <a href={`#/teams/${encodeURIComponent(row.teamID)}`}>{row.name}</a> {row.isDefault && <Badge>default</Badge>}
+        <a href={`#/teams/${encodeURIComponent(row.teamID)}`}>{row.name}</a> {row.isDefault && <Badge>the daemon’s own</Badge>}
       </>
     ),
     width: 'minmax(150px, 1.5fr)',

@@ -167,9 +167,9 @@ export default function Tools({ params }: { params: Record<string, string> }) {
             <Try key={tool.name} tool={tool} />
           ) : (
             <EmptyState title={wanted ? `There is no tool ${wanted}` : 'Choose a tool'} line={`atoll tool run_code code='print(6 * 7)'`}>
-              Each one has a form made of its schema. The same call works from anywhere:
+              {canWrite.value ? 'Each one has a form made of its schema. The same call works from anywhere:' : 'Each one is explained with its inputs. A key that may change things calls it from anywhere:'}
               <div class="row center">
-                <Button icon="play" onClick={() => navigate('/tools/run_code')}>
+                <Button write icon="play" onClick={() => navigate('/tools/run_code')}>
                   Try run_code
                 </Button>
               </div>

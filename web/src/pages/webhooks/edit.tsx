@@ -21,7 +21,8 @@ export const TYPES: [string, string][] = [
   ['sandbox.lifecycle.paused', 'It was paused'],
   ['sandbox.lifecycle.resumed', 'It was resumed'],
   ['sandbox.lifecycle.snapshotted', 'A snapshot was made of it'],
-  ['sandbox.lifecycle.checkpointed', 'It was forked'],
+  ['sandbox.lifecycle.checkpointed', 'A snapshot was made of it, as some clients call it'],
+  ['sandbox.lifecycle.forked', 'It was forked'],
   ['sandbox.lifecycle.killed', 'It ended'],
   ['sandbox.shell.called', 'It used an API shell'],
 ];

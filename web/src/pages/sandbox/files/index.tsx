@@ -187,7 +187,7 @@ export default function FilesTab({ box }: { box: Box }) {
   };
   const leave = async (entry: Entry) => {
     if (dirty && at) {
-      const yes = await confirm({ title: 'Changes are not saved', text: `What was changed in ${shownName(nameOf(at.path))} will be lost.`, action: 'Leave it', danger: true });
+      const yes = await confirm({ title: 'Changes are not saved', text: `What was changed in ${shownName(nameOf(at.path))} will be lost.`, action: 'Discard the changes', danger: true });
       if (!yes) return;
       setDirty(false);
       work.current = null;

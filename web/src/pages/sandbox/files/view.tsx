@@ -5,10 +5,10 @@ import { bytes, dateTime } from '../../../lib/format';
 import { languageOf } from '../../../lib/languages';
 import { canWrite } from '../../../lib/session';
 import { Button, ErrorNote, Note, Spinner } from '../../../ui/basics';
-import { confirm } from '../../../ui/dialog';
+import { confirm, Dialog } from '../../../ui/dialog';
 import { Editor } from '../../../ui/lazy';
 import { attempt } from '../../../ui/toast';
-import { download } from './transfer';
+import { download, saveAs } from './transfer';
 import { nameOf, shownName, type Entry, type Tree } from './tree';
 
 const TEXT_BYTES_MAX = 2 * 1024 * 1024;
@@ -89,6 +89,27 @@ function Hex({ head }: { head: Uint8Array }) {
   );
 }
 
+/* Of a file with changes that are not saved, there are two to have. */
+function WhichOne({ name, onSaved, onChanged, onClose }: { name: string; onSaved: () => void; onChanged: () => void; onClose: () => void }) {
+  const take = (one: () => void) => () => {
+    onClose();
+    one();
+  };
+  return (
+    <Dialog title="Changes are not saved" onClose={onClose}>
+      <div class="form">
+        <div>The editor has changes of {name} that are not in the sandbox. Which one do you want?</div>
+        <div class="form-foot">
+          <Button onClick={take(onSaved)}>The file in the sandbox</Button>
+          <Button kind="primary" onClick={take(onChanged)}>
+            The text in the editor
+          </Button>
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
 /** A file with changes that are not saved. */
 export interface Work {
   entry: Entry;
@@ -112,6 +133,7 @@ export function FileView({ tree, entry, work, onDirty, children }: ViewProps) {
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const [newer, setNewer] = useState(false);
+  const [choosing, setChoosing] = useState(false);
   const [turn, setTurn] = useState(0);
   const stat = useRef(entry);
   const saving = useRef(false);
@@ -176,6 +198,8 @@ export function FileView({ tree, entry, work, onDirty, children }: ViewProps) {
     setBusy(false);
   };
 
+  const fetchSaved = () => void attempt(() => download(tree, entry.path));
+
   return (
     <section class="file-view" aria-label={`File ${shownName(entry.path)}`}>
       <div class="file-bar">
@@ -188,9 +212,17 @@ export function FileView({ tree, entry, work, onDirty, children }: ViewProps) {
             Save
           </Button>
         )}
-        <Button small kind="quiet" icon="download" label="Download" onClick={() => attempt(() => download(tree, entry.path))} />
+        <Button small kind="quiet" icon="download" label="Download" onClick={() => (dirty ? setChoosing(true) : fetchSaved())} />
         {children}
       </div>
+      {choosing && (
+        <WhichOne
+          name={shownName(nameOf(entry.path))}
+          onSaved={fetchSaved}
+          onChanged={() => saveAs(new Blob([text]), nameOf(entry.path))}
+          onClose={() => setChoosing(false)}
+        />
+      )}
       <ErrorNote error={error} />
       {newer && (
         <Note tone="warn">

@@ -8,10 +8,11 @@ import '@xterm/xterm/css/xterm.css';
 import { effect, signal } from '@preact/signals';
 import { asUser, fromBase64, toBase64 } from '../../../lib/agent';
 import { ApiError, sentence, sleep } from '../../../lib/api';
-import { isElsewhere } from '../../../lib/session';
+import { isElsewhere, session as loggedIn } from '../../../lib/session';
 import { color, theme } from '../../../lib/theme';
 import { copyText } from '../../../ui/basics';
 import type { Box } from '../box';
+import { forgetText, joined, keepText, keptText } from './kept';
 import { shownName } from '../files/tree';
 
 export type Phase = 'starting' | 'live' | 'detached' | 'reconnecting' | 'ended';
@@ -28,8 +29,11 @@ export const TAG = 'dashboard-terminal';
 const WAIT_FIRST_MS = 500;
 const WAIT_MAX_MS = 10_000;
 const TITLE_CHARS = 40;
+/* Shells put their host's name into the title. One that was copied by a fork goes on with the parent's. */
+const AT_SANDBOX = /@i[0-9a-z]{20}\b/;
 const SCROLLBACK_LINES = 10_000;
 const PING_S = '30';
+const KEEP_MS = 1000;
 
 /* The terminal colours a selection by setAttribute('style', …), which the Content-Security-Policy
  * refuses. The same by the style object is allowed. It does so with spans alone. */
@@ -93,12 +97,15 @@ export class Session {
   private input: Uint8Array[] = [];
   private sending = false;
   private readonly ends: (() => void)[] = [];
+  private written: Uint8Array = new Uint8Array();
+  private keeping: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly box: Box,
     readonly wanted: Wanted,
   ) {
     this.pid = wanted.pid;
+    if (wanted.pid !== undefined) this.written = keptText(box.id, wanted.pid);
     this.title.value = wanted.pid ? `${wanted.user} ${wanted.pid}` : wanted.user;
     this.element.className = 'terminal-screen';
     this.element.dataset.keys = 'own';
@@ -118,9 +125,12 @@ export class Session {
     this.terminal.onData((text) => this.type(new TextEncoder().encode(text)));
     this.terminal.onBinary((text) => this.type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
     this.terminal.onResize(() => void this.resize());
-    this.terminal.onTitleChange((text) => (this.title.value = shownName(text.replace(`@${box.id}`, '').slice(0, TITLE_CHARS))));
+    this.terminal.onTitleChange((text) => (this.title.value = shownName(text.replace(AT_SANDBOX, '').slice(0, TITLE_CHARS))));
     this.ends.push(effect(() => void (this.terminal.options.theme = look())));
     box.leave.addEventListener('abort', () => this.dispose(), { once: true });
+    const leaving = () => this.keep();
+    window.addEventListener('pagehide', leaving);
+    this.ends.push(() => window.removeEventListener('pagehide', leaving));
   }
 
   /* Ctrl-Shift-C and Ctrl-C with a selection copy, Ctrl-Shift-V pastes, Ctrl-F6 leaves the terminal. */
@@ -159,8 +169,10 @@ export class Session {
   /** Puts it on the page; the first time it starts, later it connects again. */
   show(parent: HTMLElement): void {
     parent.append(this.element);
-    if (!this.terminal.element) this.terminal.open(this.element);
+    const first = !this.terminal.element;
+    if (first) this.terminal.open(this.element);
     this.refit();
+    if (first && this.written.length > 0) this.terminal.write(this.written); // as wide as it was, if the window is
     if (this.stop === null && this.phase.value !== 'ended') void this.run();
   }
 
@@ -208,14 +220,28 @@ export class Session {
       void this.resize(again);
     } else if (event?.data) {
       const text = event.data.pty ?? event.data.stdout ?? event.data.stderr;
-      if (text) this.terminal.write(fromBase64(text));
+      if (text) this.write(fromBase64(text));
     } else if (event?.end) {
       const { exitCode = 0, exited, status, error } = event.end;
       this.finish(exited === false ? (error ?? status ?? 'It was ended by a signal.') : `Ended with exit code ${exitCode}`);
     }
   }
 
+  /* The agent gives output once: what is shown is kept for a reload of the page. */
+  private write(bytes: Uint8Array): void {
+    this.terminal.write(bytes);
+    this.written = joined(this.written, bytes);
+    this.keeping ??= setTimeout(() => this.keep(), KEEP_MS);
+  }
+
+  private keep(): void {
+    clearTimeout(this.keeping);
+    this.keeping = undefined;
+    if (this.pid !== undefined && !this.ended()) keepText(this.box.id, this.pid, this.written);
+  }
+
   private finish(note: string): void {
+    if (this.pid !== undefined) forgetText(this.box.id, this.pid);
     this.phase.value = 'ended';
     this.note.value = note;
     this.terminal.options.cursorBlink = false;
@@ -295,6 +321,8 @@ export class Session {
   /** Ends the shell. */
   async kill(): Promise<void> {
     if (this.pid === undefined || this.ended()) return;
+    this.written = new Uint8Array();
+    forgetText(this.box.id, this.pid);
     await this.box
       .agent()
       .unary('process.Process/SendSignal', { process: { pid: this.pid }, signal: 'SIGNAL_SIGKILL' }, { headers: this.headers() })
@@ -303,6 +331,7 @@ export class Session {
 
   dispose(): void {
     if (this.closed) return;
+    if (loggedIn.value) this.keep(); // it may be looked at again, in this session
     this.closed = true;
     this.stop?.abort();
     this.ends.forEach((end) => end());
