@@ -351,7 +351,7 @@ static int clone_ask(struct restore *restore, int group_fd, struct err *err)
 
 static int clone_take(struct restore *restore, struct err *err)
 {
-    int r = zygote_await(&restore->criu, err);
+    int r = zygote_await(&restore->criu, restore->ticket, err);
 
     if (r == 0) {
         r = clone_bind(restore, err);

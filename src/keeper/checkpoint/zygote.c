@@ -470,7 +470,8 @@ int zygote_use(struct jail_shared *shared, const char *name, bool at_once,
     const bool clones = zygote->state == READY || (zygote->state == FILLING && waits);
     int r = start_admit(zygotes, zygote, clones, err);
     if (r == 0 && clones) {
-        *out = (struct zygote_ticket){.socket = zygote->socket, .bytes = zygote->bytes};
+        *out = (struct zygote_ticket){
+            .socket = zygote->socket, .bytes = zygote->bytes, .fills = zygote->state == FILLING};
     }
     return r;
 }
@@ -489,7 +490,7 @@ void zygote_lost(struct jail_shared *shared, const char *name)
 {
     struct zygote *zygote = shared->zygotes ? zygote_find(shared->zygotes, name) : NULL;
 
-    if (zygote) {
+    if (zygote && zygote->state == READY) {
         zygote_end(shared, zygote, "it did not answer");
     }
 }

@@ -37,13 +37,15 @@ enum {
     ZYGOTE_LOOK_MS = 1000,
     ZYGOTE_COUNT_MS = 5 * 1000,   /* between two counts of all clones */
     ZYGOTE_ABSENT_MS = 10 * 1000, /* until a program that was not there is looked for again */
-    ZYGOTE_WAIT_MS = 5 * 1000,    /* of a restore, for a zygote that is being filled */
+    ZYGOTE_WAIT_MS = 5 * 1000,    /* of a restore, for a zygote that is being filled, */
+    ZYGOTE_WAIT_MS_PER_MB = 10,   /* and for each MB that it has to read */
 };
 
 /* A restore's permission to use a zygote. */
 struct zygote_ticket {
     int socket;      /* for zygote_ask(); it stays the keeper's. -1: restore without one */
     uint64_t bytes;  /* that it has */
+    bool fills;      /* it is still being filled */
     bool used, lost; /* set by the restore: it is a clone; the zygote did not answer */
 };
 #define ZYGOTE_TICKET_NONE ((struct zygote_ticket){.socket = -1})
@@ -71,7 +73,7 @@ must_check int zygote_use(struct jail_shared *shared, const char *name, bool at_
 
 /* A restore from it has failed: it is ended, and after some failures not made again. */
 void zygote_failed(struct jail_shared *shared, const char *name);
-/* It did not answer a restore: it is ended. */
+/* It did not answer a restore: it is ended, unless it is still being filled. */
 void zygote_lost(struct jail_shared *shared, const char *name);
 
 /* The save is about to be removed. */
@@ -87,7 +89,7 @@ void zygotes_step(struct jail_shared *shared);
 must_check int zygote_ask(int zygote, int group_fd, const struct cgroup_v1_files *v1_files,
                           int mount_ns, struct criu *out, struct err *err);
 /* Waits for it. On failure it is closed. */
-must_check int zygote_await(struct criu *criu, struct err *err);
+must_check int zygote_await(struct criu *criu, const struct zygote_ticket *ticket, struct err *err);
 
 /* ---- for tests ---- */
 

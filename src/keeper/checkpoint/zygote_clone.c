@@ -40,13 +40,13 @@ int zygote_ask(int zygote, int group_fd, const struct cgroup_v1_files *v1_files,
     return 0;
 }
 
-static int hello_await(struct criu *criu, struct err *err)
+static int hello_await(struct criu *criu, int wait_ms, struct err *err)
 {
     struct pollfd ready = {.fd = criu->socket, .events = POLLIN};
-    const int64_t deadline_ms = clock_mono_ms() + ZYGOTE_WAIT_MS;
+    const int64_t deadline_ms = clock_mono_ms() + wait_ms;
     struct zygote_hello hello = {0};
     struct iovec iov = {&hello, sizeof(hello)};
-    int left_ms = ZYGOTE_WAIT_MS;
+    int left_ms = wait_ms;
 
     while (left_ms > 0 && poll(&ready, 1, left_ms) < 0 && errno == EINTR) {
         left_ms = (int)(deadline_ms - clock_mono_ms());
@@ -65,9 +65,11 @@ static int hello_await(struct criu *criu, struct err *err)
     return 0;
 }
 
-int zygote_await(struct criu *criu, struct err *err)
+int zygote_await(struct criu *criu, const struct zygote_ticket *ticket, struct err *err)
 {
-    int r = hello_await(criu, err);
+    const uint64_t mb = ticket->bytes >> 20;
+    const int wait_ms = ZYGOTE_WAIT_MS + (ticket->fills ? (int)mb * ZYGOTE_WAIT_MS_PER_MB : 0);
+    int r = hello_await(criu, wait_ms, err);
 
     if (r < 0) {
         fd_closep(&criu->pidfd);
