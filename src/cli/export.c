@@ -114,9 +114,9 @@ const struct command row_export = {
     .words_max = 1,
     .takes = TAKES_SANDBOX,
     .options = options,
-    .about = "`atoll import` makes a snapshot of the file, on a machine with the same templates\n"
-             "and the same key: see `atoll export-key`. Whoever has the file and an API key of\n"
-             "such a machine can start it: keep it like the sandbox itself.",
+    .about = "`atoll import` makes a snapshot of the file, on a machine with the same template\n"
+             "layers and the same key: see `atoll export-key`. Whoever has the file and an API\n"
+             "key of such a machine can start it: keep it like the sandbox itself.",
     .examples = "atoll export i7i9\n"
                 "atoll export ready:v1 -o ready.atoll",
 };

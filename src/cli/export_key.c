@@ -52,7 +52,7 @@ static int export_key(struct cli *cli)
 }
 
 static const struct subcommand subs[] = {
-    {"set", "", "reads a key from the input and uses it from now on", 0, 0, 0, TAKES_TEXT},
+    {"set", "", "reads a key from its input", 0, 0, 0, TAKES_TEXT},
     {.name = NULL},
 };
 

@@ -1,6 +1,5 @@
 /* Sandboxes that are paused, resumed, kept as snapshots and forked. */
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -468,59 +467,6 @@ static void a_resume_before_adoption_finds_no_leftover(void)
     teardown();
 }
 
-/* Two executions of a sandbox never have one name, whatever the clock says. */
-static void a_pause_is_named_after_its_execution(void)
-{
-    char first[KEEPER_SAVED_BYTES], second[KEEPER_SAVED_BYTES], begins[KEEPER_SAVED_BYTES];
-
-    begin();
-    pause_it(true);
-    (void)snprintf(first, sizeof(first), "%s", find(id)->saved);
-    (void)snprintf(begins, sizeof(begins), "saved-%s-x", id);
-    CHECK(strncmp(first, begins, strlen(begins)) == 0 && first[strlen(first) - 1] == 'm');
-    keeper.refuses_restore = true;
-    sandbox_resume(find(id), 30000, true, on_resumed, NULL);
-    UNTIL(resumed.calls == 1);
-    CHECK(resumed.error < 0);
-    saved_name_pause(find(id), true, second);
-    CHECK_STR(second, first); /* it is paused as it was */
-    keeper.refuses_restore = false;
-    sandbox_resume(find(id), 30000, true, on_resumed, NULL);
-    UNTIL(resumed.calls == 2);
-    find(id)->started_ms = 1; /* a clock that was set back */
-    pause_it(false);
-    CHECK(strcmp(find(id)->saved, first) != 0);
-    CHECK(strncmp(find(id)->saved, begins, strlen(begins)) == 0);
-    teardown();
-}
-
-/* A row of the release before has no number: its pause has the name that release gives. */
-static void a_pause_of_the_release_before_is_found_and_resumed(void)
-{
-    char before[KEEPER_SAVED_BYTES];
-    struct jail *jail;
-
-    begin();
-    find(id)->execution = 0;
-    sandbox_record(find(id), CHANGE_UPDATED, NULL, NULL, NULL);
-    (void)snprintf(before, sizeof(before), "saved-%s-%" PRId64 "m", id, find(id)->started_ms);
-    close_house();
-    jail = jail_find(id);
-    jail_stop(jail); /* it was pausing it when both ended */
-    (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", before);
-    open_house();
-    UNTIL(ready == 1);
-    CHECK_INT(sandbox_info(find(id)).state, SANDBOX_PAUSED);
-    CHECK_STR(find(id)->saved, before);
-    sandbox_resume(find(id), 30000, true, on_resumed, NULL);
-    UNTIL(resumed.calls == 1);
-    CHECK_INT(resumed.error, 0);
-    CHECK(find(id)->execution != 0);
-    pause_it(true);
-    CHECK(strstr(find(id)->saved, "-x"));
-    teardown();
-}
-
 static void a_pause_that_nobody_heard_of_is_found(void)
 {
     begin();
@@ -797,9 +743,6 @@ int main(void)
         {"a paused one survives a restart", a_paused_one_survives_a_restart},
         {"a resume before adoption finds no leftover", a_resume_before_adoption_finds_no_leftover},
         {"a pause that nobody heard of is found", a_pause_that_nobody_heard_of_is_found},
-        {"a pause is named after its execution", a_pause_is_named_after_its_execution},
-        {"a pause of the release before is found and resumed",
-         a_pause_of_the_release_before_is_found_and_resumed},
         {"a pause that ends after a restart is found", a_pause_that_ends_after_a_restart_is_found},
         {"a keeper that dies has saved or not", a_keeper_that_dies_has_saved_or_not},
         {"a kill while the outcome is unknown leaves nothing",
