@@ -448,9 +448,14 @@ def test_workers_of_the_keeper_leave_zygotes_alone():
         [zygote] = zygote_of(daemon, snapshot)
         clones = [start(daemon, snapshot) for _ in range(3)]
         assert all(is_clone_of(daemon, clone, zygote) for clone in clones)
-        for pid, _ in children(daemon.child("keeper")):
-            if name_of(pid) == "keeper-worker":
-                os.kill(pid, signal.SIGKILL)  # the next workers are forked beside the zygote
+
+        def workers():
+            return {pid for pid, _ in children(daemon.child("keeper")) if name_of(pid) == "keeper-worker"}
+
+        first = workers()
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: len(workers() - first) == len(first), "other workers were forked, beside the zygote")
         boxes = [Sandbox.create(timeout=60, **daemon.sdk) for _ in range(4)]
         assert all(box.commands.run("echo on").stdout == "on\n" for box in boxes)
         assert zygotes(daemon) == [zygote]
