@@ -209,10 +209,12 @@ static int merged_walk(struct links *links, int merged_fd, int fd, struct err *e
     struct send *send = links->send;
     const size_t path_len = send->path_len;
     scoped(dir_closep) DIR *dir = fdopendir(fd);
-    int r = dir ? 0 : err_sys(err, "list %.200s", send->path);
+    int r = 0;
 
     if (!dir) {
+        r = err_sys(err, "list %.200s", send->path);
         (void)close(fd);
+        return r;
     }
     for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
         struct stat st;

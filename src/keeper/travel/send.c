@@ -341,8 +341,13 @@ int send_memory(struct send *send, int dir_fd, struct err *err)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    int r = dir ? 0 : err_sys(err, "list the images");
+    int r = 0;
 
+    if (!dir) {
+        r = err_sys(err, "list the images");
+        fd_closep(&fd);
+        return r;
+    }
     for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
         struct stat st;
         if (entry->d_name[0] == '.') {
