@@ -433,6 +433,8 @@ NO_JSON = {
     "keeper": "it is a part of the daemon",
     "prepare": "it is a part of the daemon's start",
     "ca": "it prints a certificate, in the one form that programs read",
+    "export-key": "it prints the key, in the one form that `export-key set` reads",
+    "export-key set": "it prints nothing",
     "help": "it is for people",
 }
 # All that has no -q, and why. The others print ids, names, messages or ports alone, or show no progress.
@@ -446,6 +448,8 @@ NO_QUIET = {
     "keeper": "it is a part of the daemon",
     "prepare": "it is a part of the daemon's start",
     "ca": "it prints a certificate",
+    "export-key": "it prints the key alone",
+    "export-key set": "it prints nothing but a warning",
     "help": "it is for people",
     "template logs": "its lines are messages already",
     "template prune": "it prints one line of figures",

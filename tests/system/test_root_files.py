@@ -218,9 +218,12 @@ def is_outside(pid):
 
 
 def at_work(groups):
-    """Processes of root's in the groups of jails and of work on them: workers, CRIU and its children."""
+    """Processes of root's in the groups of jails and of work on them: workers, CRIU and its children. A zygote is not at
+    work: it waits for the next start from its save."""
     pids = []
     for group in os.listdir(groups) if groups.is_dir() else []:
+        if group.startswith(".zygote-"):
+            continue
         try:
             pids += (groups / group / "cgroup.procs").read_text().split()
         except OSError:
