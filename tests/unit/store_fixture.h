@@ -1,4 +1,5 @@
-/* store_fixture.h - a store in a directory of its own, with the loop that it answers on. */
+/* store_fixture.h - a store in a directory of its own, or in a database of its own on a PostgreSQL
+ * that the test starts, with the loop that it answers on. */
 #ifndef TESTS_STORE_FIXTURE_H
 #define TESTS_STORE_FIXTURE_H
 
@@ -6,13 +7,17 @@
 #include <stdio.h>
 #include <uv.h>
 
+#include "postgres_server.h"
 #include "serve/store/store.h"
 #include "tmpdir.h"
+
+/* Set by main(), from the argument "postgres". */
+static bool on_postgres;
 
 struct fixture {
     uv_loop_t loop;
     struct store *store;
-    char path[64];
+    char path[128]; /* or the URL */
 };
 
 static inline bool open_store(struct fixture *f)
@@ -26,10 +31,20 @@ static inline bool open_store(struct fixture *f)
     return r == 0;
 }
 
+/* The place that belongs to a directory: the same one each time. */
+static inline void place_of(const struct tmpdir *dir, char *path, size_t size)
+{
+    if (on_postgres) {
+        postgres_server_database(dir->path + sizeof("/tmp/") - 1, path, size);
+    } else {
+        (void)snprintf(path, size, "%s/state.db", dir->path);
+    }
+}
+
 static inline bool fixture_init(struct fixture *f, const struct tmpdir *dir)
 {
     *f = (struct fixture){0};
-    (void)snprintf(f->path, sizeof(f->path), "%s/state.db", dir->path);
+    place_of(dir, f->path, sizeof(f->path));
     return uv_loop_init(&f->loop) == 0 && open_store(f);
 }
 
@@ -70,6 +85,9 @@ static inline int count(const char *path, const char *sql)
     sqlite3_stmt *stmt = NULL;
     int n = -1;
 
+    if (on_postgres) {
+        return postgres_server_number(path, sql);
+    }
     if (sqlite3_open(path, &db) == SQLITE_OK &&
         sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK &&
         sqlite3_step(stmt) == SQLITE_ROW) {

@@ -1,17 +1,15 @@
 /* Events and deliveries in the store: one transaction with the change, pages, and what is owed. */
 #include <errno.h>
 #include <jansson.h>
-#include <sqlite3.h>
 #include <uv.h>
 
 #include "check.h"
 #include "lib/base/clock.h"
-#include "serve/store/store.h"
-#include "tmpdir.h"
+#include "store_fixture.h"
 
 static uv_loop_t loop;
 static struct store *store;
-static char path[64];
+static char path[128];
 
 static struct {
     int calls, error;
@@ -20,7 +18,7 @@ static struct {
     size_t owed_n;
 } got;
 
-static void on_done(void *ctx, int error, const struct err *err)
+static void on_changed(void *ctx, int error, const struct err *err)
 {
     (void)ctx, (void)err;
     got.calls++;
@@ -29,14 +27,14 @@ static void on_done(void *ctx, int error, const struct err *err)
 
 static void on_text(void *ctx, int error, const struct err *err, const char *text)
 {
-    on_done(ctx, error, err);
+    on_changed(ctx, error, err);
     (void)snprintf(got.text, sizeof(got.text), "%s", text ? text : "NULL");
 }
 
 static void on_owed(void *ctx, int error, const struct err *err, const struct delivery *all,
                     size_t n)
 {
-    on_done(ctx, error, err);
+    on_changed(ctx, error, err);
     got.owed_n = n;
     memcpy(got.owed, all, n * sizeof(*all));
 }
@@ -52,18 +50,7 @@ static int wait_answer(void)
 
 static int sql(const char *text)
 {
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    int n = -1;
-
-    if (sqlite3_open(path, &db) == SQLITE_OK &&
-        sqlite3_prepare_v2(db, text, -1, &stmt, NULL) == SQLITE_OK &&
-        sqlite3_step(stmt) == SQLITE_ROW) {
-        n = sqlite3_column_int(stmt, 0);
-    }
-    (void)sqlite3_finalize(stmt);
-    (void)sqlite3_close(db);
-    return n;
+    return count(path, text);
 }
 
 static void setup(const struct tmpdir *dir)
@@ -73,12 +60,12 @@ static void setup(const struct tmpdir *dir)
     struct team_row theirs = {.id = "theirs", .name = "theirs", .created_ms = 2};
 
     got.calls = 0;
-    (void)snprintf(path, sizeof(path), "%s/state.db", dir->path);
+    place_of(dir, path, sizeof(path));
     if (uv_loop_init(&loop) < 0 || store_open(&loop, path, &store, &err) < 0) {
         abort();
     }
     store_team_save(store, &ours, NULL, NULL);
-    store_team_save(store, &theirs, on_done, NULL);
+    store_team_save(store, &theirs, on_changed, NULL);
     (void)wait_answer();
 }
 
@@ -103,7 +90,7 @@ static int change(const char *team, const char *sandbox, const char *type, const
                               .timestamp_ms = clock_wall_ms(),
                               .body = body};
 
-    store_sandbox_save(store, &row, &event, STORE_LAZY, on_done, NULL);
+    store_sandbox_save(store, &row, &event, STORE_LAZY, on_changed, NULL);
     return wait_answer();
 }
 
@@ -111,7 +98,7 @@ static int add_webhook(const char *id, const char *team, const char *events, boo
 {
     struct webhook_row row = {id, team, "name", "http://x/", events, "secret", enabled, 1};
 
-    store_webhook_save(store, &row, on_done, NULL);
+    store_webhook_save(store, &row, on_changed, NULL);
     return wait_answer();
 }
 
@@ -197,7 +184,7 @@ static void webhooks_are_owed_what_they_want(void)
     CHECK_INT(sql("SELECT count(*) FROM deliveries"), 3);
     CHECK_INT(sql("SELECT count(DISTINCT id) FROM deliveries"), 3);
 
-    store_webhook_delete(store, "all", on_done, NULL);
+    store_webhook_delete(store, "all", on_changed, NULL);
     CHECK_INT(wait_answer(), 0);
     CHECK_INT(sql("SELECT count(*) FROM deliveries"), 1);
     teardown();
@@ -231,7 +218,7 @@ static void deliveries_are_read_and_marked(void)
     store_event_read(store, 4711, on_text, NULL);
     CHECK_INT(wait_answer(), 0);
     CHECK_STR(got.text, "NULL");
-    store_delivery_mark(store, &mark, on_done, NULL);
+    store_delivery_mark(store, &mark, on_changed, NULL);
     CHECK_INT(wait_answer(), 0);
 
     store_deliveries_pending(store, "w", 0, 10, on_owed, NULL);
@@ -257,7 +244,7 @@ static void history_is_shown(void)
                                  .next_ms = 2000,
                                  .last_ms = 1000,
                                  .error = "it said \"no\""};
-    store_delivery_mark(store, &mark, on_done, NULL);
+    store_delivery_mark(store, &mark, on_changed, NULL);
     CHECK_INT(wait_answer(), 0);
     store_deliveries_list(
         store, &(struct deliveries_query){.webhook_id = "w", .limit = 10, .ascending = true},
@@ -313,7 +300,7 @@ static void commits_are_announced(void)
     teardown();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
         {"a change and its event are one", a_change_and_its_event_are_one},
@@ -325,5 +312,6 @@ int main(void)
         {"a watcher is told after the commit", commits_are_announced},
     };
 
+    on_postgres = argc > 1 && strcmp(argv[1], "postgres") == 0;
     return check_run(tests, countof(tests));
 }

@@ -173,7 +173,7 @@ static void the_power_goes(void)
     for (int rows = 1; rows <= ROWS && !check_failed; rows++) {
         scoped_tmpdir dir = tmpdir_make();
         struct run run = {0};
-        char shm[80];
+        char shm[160];
 
         CHECK(fixture_init(&run.f, &dir));
         for (int i = 0; i < rows; i++) {

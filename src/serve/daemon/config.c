@@ -73,6 +73,9 @@ static const struct setting settings[] = {
      .help = "directory of the state, the sockets and the pool of sandbox disks"},
     {FIELD(cache), .kind = FILE_PATH, .fallback = "/var/cache/atoll", .hint = "DIR",
      .help = "directory of built templates; several data directories may share it"},
+    {FIELD(database), .kind = TEXT, .fallback = "", .hint = "URL", .secret = true,
+     .help = "PostgreSQL database for the state, as postgresql://user@host/name; default: a "
+             "file in the data directory"},
     {FIELD(templates), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
      .help =
          "directory of the recipes of built-in templates; default: the one beside this program"},

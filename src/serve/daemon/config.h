@@ -35,6 +35,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char allowed_hosts[CONFIG_TEXT_BYTES]; /* names, separated by commas: lib/http/hosts.h */
     char data[CONFIG_TEXT_BYTES];
     char cache[CONFIG_TEXT_BYTES];
+    char database[CONFIG_TEXT_BYTES];       /* URL; empty: a file below `data` */
     char templates[CONFIG_TEXT_BYTES];      /* empty: beside the program */
     char with_templates[CONFIG_TEXT_BYTES]; /* names, separated by commas, or "none" */
     char agent[CONFIG_TEXT_BYTES];          /* empty: beside the program */

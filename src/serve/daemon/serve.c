@@ -329,9 +329,10 @@ static int watch_notices(struct server *server, struct err *err)
 
 static int open_state(struct server *server, struct err *err)
 {
+    const char *url = server->config->database;
     int why;
 
-    int r = store_open(&server->loop, server->paths->database, &server->store, err);
+    int r = store_open(&server->loop, url[0] ? url : server->paths->database, &server->store, err);
     if (r == 0) {
         r = templates_new(server->store, &server->templates, err);
     }

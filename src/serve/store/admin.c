@@ -19,10 +19,10 @@ void store_maker_delete(struct store *store, const char *id)
 static void makers_sweep(struct store *store)
 {
     static const struct store_statement sweep = {
-        "remove the makers of what is gone",
-        "DELETE FROM makers WHERE id NOT IN (SELECT id FROM templates)"
-        " AND id NOT IN (SELECT id FROM builds) AND id NOT IN (SELECT id FROM volumes)"
-        " AND id NOT IN (SELECT id FROM keys)",
+        .what = "remove the makers of what is gone",
+        .sql = "DELETE FROM makers WHERE id NOT IN (SELECT id FROM templates)"
+               " AND id NOT IN (SELECT id FROM builds) AND id NOT IN (SELECT id FROM volumes)"
+               " AND id NOT IN (SELECT id FROM keys)",
     };
 
     store_submit(store, store_job_new(&sweep), STORE_LAZY, NULL, NULL);
@@ -43,8 +43,8 @@ int store_load_makers(struct store *store, void (*each)(void *ctx, const struct 
 
 void store_usage_add(struct store *store, const struct usage_row *row, store_done *done, void *ctx)
 {
-    static const struct store_statement forget = {"forget what a team has used long ago",
-                                                  "DELETE FROM usage WHERE hour_ms < ?"};
+    static const struct store_statement forget = {.what = "forget what a team has used long ago",
+                                                  .sql = "DELETE FROM usage WHERE hour_ms < ?"};
     struct store_job *job = store_job_save(&table_usage, row);
 
     store_job_then(job, &forget);
@@ -56,12 +56,12 @@ void store_usage_list(struct store *store, const char *team_id, int64_t from_ms,
                       store_text *done, void *ctx)
 {
     static const struct store_statement list = {
-        "read what a team has used",
-        "SELECT json_object('hourMs', hour_ms, 'sandboxSeconds', sandbox_ms / 1000.0,"
-        " 'cpuSeconds', cpu_ms / 1000.0, 'memoryMBSeconds', memory_mb_ms / 1000.0,"
-        " 'diskMBSeconds', disk_mb_ms / 1000.0, 'builds', builds,"
-        " 'buildSeconds', build_ms / 1000.0)"
-        " FROM usage WHERE team_id = ? AND hour_ms BETWEEN ? AND ? ORDER BY hour_ms",
+        .what = "read what a team has used",
+        .sql = "SELECT json_object('hourMs', hour_ms, 'sandboxSeconds', sandbox_ms / 1000.0,"
+               " 'cpuSeconds', cpu_ms / 1000.0, 'memoryMBSeconds', memory_mb_ms / 1000.0,"
+               " 'diskMBSeconds', disk_mb_ms / 1000.0, 'builds', builds,"
+               " 'buildSeconds', build_ms / 1000.0)"
+               " FROM usage WHERE team_id = ? AND hour_ms BETWEEN ? AND ? ORDER BY hour_ms",
     };
     struct store_job *job = store_job_new(&list);
 

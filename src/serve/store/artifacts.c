@@ -6,17 +6,19 @@
 
 /* ?1 is the first of `values`, and so on. */
 static const struct store_statement save = {
-    "save code artifact",
-    "INSERT INTO artifacts (team_id, path, content, language, entrypoint, description, sha256,"
-    " version, size, created_ms, updated_ms)"
-    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?9"
-    " WHERE CASE WHEN EXISTS (SELECT 1 " OF_TEAM " AND path = ?2) THEN ?10"
-    " ELSE (SELECT count(*) " OF_TEAM ") < ?11 END"
-    " ON CONFLICT (team_id, path) DO UPDATE SET content = excluded.content,"
-    " language = excluded.language, entrypoint = excluded.entrypoint,"
-    " description = excluded.description, sha256 = excluded.sha256, version = artifacts.version + "
-    "1,"
-    " size = excluded.size, updated_ms = excluded.updated_ms",
+    .what = "save code artifact",
+    .sql =
+        "INSERT INTO artifacts (team_id, path, content, language, entrypoint, description, sha256,"
+        " version, size, created_ms, updated_ms)"
+        " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?9"
+        " WHERE CASE WHEN EXISTS (SELECT 1 " OF_TEAM " AND path = ?2) THEN ?10 <> 0"
+        " ELSE (SELECT count(*) " OF_TEAM ") < ?11 END"
+        " ON CONFLICT (team_id, path) DO UPDATE SET content = excluded.content,"
+        " language = excluded.language, entrypoint = excluded.entrypoint,"
+        " description = excluded.description, sha256 = excluded.sha256, version = "
+        "artifacts.version + "
+        "1,"
+        " size = excluded.size, updated_ms = excluded.updated_ms",
 };
 
 static const struct store_column values[] = {
@@ -29,20 +31,21 @@ static const struct store_column values[] = {
 };
 
 static const struct store_statement forget = {
-    "delete code artifact", "DELETE FROM artifacts WHERE team_id = ? AND path = ?"};
+    .what = "delete code artifact", .sql = "DELETE FROM artifacts WHERE team_id = ? AND path = ?"};
 
 #define ABOUT                                                                                      \
     "'path', path, 'language', language, 'entrypoint', entrypoint, 'description', description,"    \
     " 'sha256', sha256, 'version', version, 'size', size, 'createdMs', created_ms,"                \
     " 'updatedMs', updated_ms"
 
-static const struct store_statement list = {"list code artifacts",
-                                            "SELECT json_object(" ABOUT
-                                            ") FROM artifacts WHERE team_id = ? ORDER BY path"};
+static const struct store_statement list = {
+    .what = "list code artifacts",
+    .sql = "SELECT json_object(" ABOUT ") FROM artifacts WHERE team_id = ? ORDER BY path"};
 
-static const struct store_statement one = {
-    "read code artifact", "SELECT json_object(" ABOUT ", 'content', content) FROM artifacts"
-                          " WHERE team_id = ? AND path = ?"};
+static const struct store_statement one = {.what = "read code artifact",
+                                           .sql = "SELECT json_object(" ABOUT
+                                                  ", 'content', content) FROM artifacts"
+                                                  " WHERE team_id = ? AND path = ?"};
 
 void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
                          void *ctx)

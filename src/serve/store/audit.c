@@ -19,9 +19,9 @@ void store_audit_begin(struct store *store, const struct audit_row *row)
 void store_audit_end(struct store *store, const struct audit_outcome *outcome)
 {
     static const struct store_statement end = {
-        "save the outcome of a call",
-        "UPDATE audit SET status = ?, error = ?, object = ?, made = ?, took_ms = ?"
-        " WHERE seq = ?",
+        .what = "save the outcome of a call",
+        .sql = "UPDATE audit SET status = ?, error = ?, object = ?, made = ?, took_ms = ?"
+               " WHERE seq = ?",
     };
     struct store_job *job = store_job_new(&end);
 
@@ -38,9 +38,9 @@ void store_audit_forget(struct store *store, int64_t before_ms, int64_t before_s
 {
     /* Numbers grow with time: the oldest rows are the first, and nothing else is looked at. */
     static const struct store_statement forget = {
-        "forget old rows of the audit log",
-        "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)"
-        " AND (time_ms < ? OR seq < ?)",
+        .what = "forget old rows of the audit log",
+        .sql = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)"
+               " AND (time_ms < ? OR seq < ?)",
     };
     struct store_job *job = store_job_new(&forget);
 
@@ -53,9 +53,9 @@ void store_audit_forget(struct store *store, int64_t before_ms, int64_t before_s
 void store_audit_forget_team(struct store *store, const char *team_id, int64_t most)
 {
     static const struct store_statement forget = {
-        "forget the oldest rows of a team's audit log",
-        "DELETE FROM audit WHERE team_id = ?1 AND seq <="
-        " (SELECT seq FROM audit WHERE team_id = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)",
+        .what = "forget the oldest rows of a team's audit log",
+        .sql = "DELETE FROM audit WHERE team_id = ?1 AND seq <="
+               " (SELECT seq FROM audit WHERE team_id = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)",
     };
     struct store_job *job = store_job_new(&forget);
 
@@ -66,25 +66,30 @@ void store_audit_forget_team(struct store *store, const char *team_id, int64_t m
 
 /* ---- at the start ---- */
 
-static void on_last(void *ctx, sqlite3_stmt *row)
+static void on_last(void *ctx, const struct store_row *row)
 {
     int64_t *last = ctx;
 
-    *last = sqlite3_column_int64(row, 0);
+    *last = store_column_int(row, 0);
 }
 
 int store_audit_open(struct store *store, int64_t *last, struct err *err)
 {
     static const struct store_statement unknown = {
-        "close the calls that were cut short",
-        "UPDATE audit SET status = 0,"
-        " error = 'the daemon ended before the call was answered' WHERE status IS NULL",
+        .what = "close the calls that were cut short",
+        .sql = "UPDATE audit SET status = 0,"
+               " error = 'the daemon ended before the call was answered' WHERE status IS NULL",
+    };
+
+    static const struct store_statement find_last = {
+        .what = "find the last number of the audit log",
+        .sql = "SELECT seq FROM sqlite_sequence WHERE name = 'audit'",
+        "SELECT greatest((SELECT max(seq) FROM audit), (SELECT seq FROM audit_last))",
     };
 
     *last = 0;
     store_submit(store, store_job_new(&unknown), STORE_LAZY, NULL, NULL);
-    return store_query(store, "SELECT seq FROM sqlite_sequence WHERE name = 'audit'", on_last, last,
-                       err);
+    return store_query(store, &find_last, on_last, last, err);
 }
 
 /* ---- reading ---- */
@@ -109,7 +114,7 @@ int store_audit_open(struct store *store, int64_t *last, struct err *err)
 #define FOR_ALL ENTRY(WHOLE_ACTOR, "nullif(source, '')") "(?1 IS NULL OR team_id = ?1)"
 #define FILTERS                                                                                    \
     " AND time_ms >= ?2 AND time_ms < ?3 AND (?4 IS NULL OR actor_id = ?4)"                        \
-    " AND (?5 IS NULL OR action GLOB ?5) AND (?6 IS NULL OR object = ?6 OR parent = ?6)"
+    " AND (?5 IS NULL OR glob(?5, action)) AND (?6 IS NULL OR object = ?6 OR parent = ?6)"
 #define NEWEST " AND seq < ?7 ORDER BY seq DESC LIMIT ?8"
 /* In the order of the beginnings, and none whose outcome is not known yet. */
 #define OLDEST                                                                                     \
@@ -118,10 +123,10 @@ int store_audit_open(struct store *store, int64_t *last, struct err *err)
 
 /* [of all teams][oldest first] */
 static const struct store_statement lists[2][2] = {
-    {{"list the audit log", FOR_TEAM FILTERS NEWEST},
-     {"list the audit log", FOR_TEAM FILTERS OLDEST}},
-    {{"list the audit log", FOR_ALL FILTERS NEWEST},
-     {"list the audit log", FOR_ALL FILTERS OLDEST}},
+    {{.what = "list the audit log", .sql = FOR_TEAM FILTERS NEWEST},
+     {.what = "list the audit log", .sql = FOR_TEAM FILTERS OLDEST}},
+    {{.what = "list the audit log", .sql = FOR_ALL FILTERS NEWEST},
+     {.what = "list the audit log", .sql = FOR_ALL FILTERS OLDEST}},
 };
 
 void store_audit_list(struct store *store, const struct audit_query *query, store_text *done,

@@ -15,11 +15,13 @@ void store_build_logs_list(struct store *store, const struct build_log_query *qu
                            store_text *done, void *ctx)
 {
     static const struct store_statement forward = {
-        "read a build's log", "SELECT entry FROM build_logs WHERE build_id = ? AND level >= ?"
-                              " ORDER BY seq LIMIT ? OFFSET ?"};
+        .what = "read a build's log",
+        .sql = "SELECT entry FROM build_logs WHERE build_id = ? AND level >= ?"
+               " ORDER BY seq LIMIT ? OFFSET ?"};
     static const struct store_statement backward = {
-        "read a build's log", "SELECT entry FROM build_logs WHERE build_id = ? AND level >= ?"
-                              " ORDER BY seq DESC LIMIT ? OFFSET ?"};
+        .what = "read a build's log",
+        .sql = "SELECT entry FROM build_logs WHERE build_id = ? AND level >= ?"
+               " ORDER BY seq DESC LIMIT ? OFFSET ?"};
     struct store_job *job = store_job_new(query->backward ? &backward : &forward);
 
     store_job_text(job, query->build_id);
@@ -35,12 +37,12 @@ void store_tag_assignments(struct store *store, const char *template_id, store_t
                            void *ctx)
 {
     static const struct store_statement list = {
-        "list what tags have named",
-        "SELECT json_object('tag', a.tag, 'assignmentId', a.id, 'buildId', a.build_id,"
-        " 'assignedMs', a.created_ms, 'buildCreatedMs', b.created_ms,"
-        " 'buildFinishedMs', b.finished_ms)"
-        " FROM tag_assignments AS a JOIN builds AS b ON b.id = a.build_id"
-        " WHERE a.template_id = ? AND b.state = 'ready' ORDER BY a.seq DESC"};
+        .what = "list what tags have named",
+        .sql = "SELECT json_object('tag', a.tag, 'assignmentId', a.id, 'buildId', a.build_id,"
+               " 'assignedMs', a.created_ms, 'buildCreatedMs', b.created_ms,"
+               " 'buildFinishedMs', b.finished_ms)"
+               " FROM tag_assignments AS a JOIN builds AS b ON b.id = a.build_id"
+               " WHERE a.template_id = ? AND b.state = 'ready' ORDER BY a.seq DESC"};
     struct store_job *job = store_job_new(&list);
 
     store_job_text(job, template_id);
@@ -52,7 +54,7 @@ struct load_tags {
     void *ctx;
 };
 
-static void on_tag(void *ctx, sqlite3_stmt *row)
+static void on_tag(void *ctx, const struct store_row *row)
 {
     const struct load_tags *load = ctx;
     struct build_row build;
@@ -82,5 +84,6 @@ int store_load_tags(struct store *store,
                    buf_at(&builds), buf_at(&tags)) < 0) {
         abort(); /* it fits */
     }
-    return store_query(store, buf_at(&sql), on_tag, &load, err);
+    return store_query(store, &(struct store_statement){.what = "read tags", .sql = buf_at(&sql)},
+                       on_tag, &load, err);
 }

@@ -16,9 +16,9 @@ static const struct store_column pending_columns[] = {
 #define PENDING_COLUMNS "seq, event_seq, created_ms, next_ms, attempts, id, sandbox_id, state"
 
 static const struct store_statement pending = {
-    "read deliveries",
-    "SELECT " PENDING_COLUMNS " FROM deliveries"
-    " WHERE webhook_id = ?1 AND state = 'pending' AND seq > ?2 ORDER BY seq LIMIT ?3",
+    .what = "read deliveries",
+    .sql = "SELECT " PENDING_COLUMNS " FROM deliveries"
+           " WHERE webhook_id = ?1 AND state = 'pending' AND seq > ?2 ORDER BY seq LIMIT ?3",
 };
 
 struct owed {
@@ -28,7 +28,7 @@ struct owed {
     void *ctx;
 };
 
-static void on_owed(void *ctx, sqlite3_stmt *row)
+static void on_owed(void *ctx, const struct store_row *row)
 {
     struct owed *owed = ctx;
 
@@ -63,8 +63,8 @@ void store_deliveries_pending(struct store *store, const char *webhook_id, int64
 }
 
 static const struct store_statement find_one = {
-    "read delivery",
-    "SELECT " PENDING_COLUMNS " FROM deliveries WHERE webhook_id = ?1 AND id = ?2 LIMIT 1",
+    .what = "read delivery",
+    .sql = "SELECT " PENDING_COLUMNS " FROM deliveries WHERE webhook_id = ?1 AND id = ?2 LIMIT 1",
 };
 
 void store_delivery_find(struct store *store, const char *webhook_id, const char *id,
@@ -81,10 +81,10 @@ void store_delivery_find(struct store *store, const char *webhook_id, const char
 }
 
 static const struct store_statement again = {
-    "save delivery",
-    "INSERT INTO deliveries (id, webhook_id, event_seq, sandbox_id, state, created_ms)"
-    " SELECT ?1, w.id, e.seq, e.sandbox_id, 'pending', ?4 FROM events e, webhooks w"
-    " WHERE e.seq = ?3 AND w.id = ?2",
+    .what = "save delivery",
+    .sql = "INSERT INTO deliveries (id, webhook_id, event_seq, sandbox_id, state, created_ms)"
+           " SELECT ?1, w.id, e.seq, e.sandbox_id, 'pending', ?4 FROM events e, webhooks w"
+           " WHERE e.seq = ?3 AND w.id = ?2",
 };
 
 void store_delivery_again(struct store *store, const char *webhook_id, const struct delivery *of,
@@ -108,9 +108,10 @@ static const struct store_column mark_values[] = {
 
 /* ?1 is the first of mark_values, and so on. */
 static const struct store_statement mark_one = {
-    "save delivery",
-    "UPDATE deliveries SET state = ?2, attempts = ?3, next_ms = ?4, last_ms = ?5, status = ?6,"
-    " error = ?7 WHERE seq = ?1",
+    .what = "save delivery",
+    .sql =
+        "UPDATE deliveries SET state = ?2, attempts = ?3, next_ms = ?4, last_ms = ?5, status = ?6,"
+        " error = ?7 WHERE seq = ?1",
 };
 
 void store_delivery_mark(struct store *store, const struct delivery_mark *mark, store_done *done,
@@ -123,7 +124,8 @@ void store_delivery_mark(struct store *store, const struct delivery_mark *mark, 
 }
 
 #define STAMP(column)                                                                              \
-    "CASE WHEN " column " THEN strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch') "  \
+    "CASE WHEN " column " <> 0 THEN strftime('%Y-%m-%dT%H:%M:%fZ', " column                        \
+    " / 1000.0, 'unixepoch') "                                                                     \
     "END"
 #define FIELDS                                                                                     \
     "'id', d.id, 'webhookId', d.webhook_id, 'eventId', e.id, 'eventType', e.type,"                 \
@@ -141,10 +143,10 @@ void store_delivery_mark(struct store *store, const struct delivery_mark *mark, 
 
 /* [with events][ascending] */
 static const struct store_statement history[2][2] = {
-    {{"list deliveries", PLAIN OF_ONE " ORDER BY d.seq DESC" PAGE},
-     {"list deliveries", PLAIN OF_ONE " ORDER BY d.seq" PAGE}},
-    {{"list deliveries", WHOLE OF_ONE " ORDER BY d.seq DESC" PAGE},
-     {"list deliveries", WHOLE OF_ONE " ORDER BY d.seq" PAGE}},
+    {{.what = "list deliveries", .sql = PLAIN OF_ONE " ORDER BY d.seq DESC" PAGE},
+     {.what = "list deliveries", .sql = PLAIN OF_ONE " ORDER BY d.seq" PAGE}},
+    {{.what = "list deliveries", .sql = WHOLE OF_ONE " ORDER BY d.seq DESC" PAGE},
+     {.what = "list deliveries", .sql = WHOLE OF_ONE " ORDER BY d.seq" PAGE}},
 };
 
 void store_deliveries_list(struct store *store, const struct deliveries_query *query,

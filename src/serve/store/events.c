@@ -8,12 +8,12 @@
 
 /* Runs right after the insert of the event: last_insert_rowid() is the seq of the event. */
 static const struct store_statement owe = {
-    "save deliveries",
-    "INSERT INTO deliveries (id, webhook_id, event_seq, sandbox_id, state, created_ms)"
-    " SELECT uuid(), w.id, e.seq, e.sandbox_id, 'pending', e.timestamp_ms"
-    " FROM events e JOIN webhooks w ON w.team_id = e.team_id"
-    " WHERE e.seq = last_insert_rowid() AND w.enabled"
-    " AND instr(w.events, ',' || e.type || ',') > 0",
+    .what = "save deliveries",
+    .sql = "INSERT INTO deliveries (id, webhook_id, event_seq, sandbox_id, state, created_ms)"
+           " SELECT uuid(), w.id, e.seq, e.sandbox_id, 'pending', e.timestamp_ms"
+           " FROM events e JOIN webhooks w ON w.team_id = e.team_id"
+           " WHERE e.seq = last_insert_rowid() AND w.enabled <> 0"
+           " AND instr(w.events, ',' || e.type || ',') > 0",
 };
 
 static void event_then(struct store_job *job, const struct event_row *event)
@@ -47,10 +47,10 @@ void store_event_save(struct store *store, const struct event_row *event, store_
 
 /* [of one sandbox][ascending]. Each walks an index and sorts nothing. */
 static const struct store_statement lists[2][2] = {
-    {{"list events", SELECT_TEAM " ORDER BY seq DESC" PAGE},
-     {"list events", SELECT_TEAM " ORDER BY seq" PAGE}},
-    {{"list events", SELECT_ONE " ORDER BY seq DESC" PAGE},
-     {"list events", SELECT_ONE " ORDER BY seq" PAGE}},
+    {{.what = "list events", .sql = SELECT_TEAM " ORDER BY seq DESC" PAGE},
+     {.what = "list events", .sql = SELECT_TEAM " ORDER BY seq" PAGE}},
+    {{.what = "list events", .sql = SELECT_ONE " ORDER BY seq DESC" PAGE},
+     {.what = "list events", .sql = SELECT_ONE " ORDER BY seq" PAGE}},
 };
 
 void store_events_list(struct store *store, const struct event_query *query, store_text *done,
@@ -69,7 +69,8 @@ void store_events_list(struct store *store, const struct event_query *query, sto
     store_read_array(store, job, done, ctx);
 }
 
-static const struct store_statement one = {"read event", "SELECT body FROM events WHERE seq = ?"};
+static const struct store_statement one = {.what = "read event",
+                                           .sql = "SELECT body FROM events WHERE seq = ?"};
 
 struct reading {
     char *body;
@@ -77,7 +78,7 @@ struct reading {
     void *ctx;
 };
 
-static void on_body(void *ctx, sqlite3_stmt *row)
+static void on_body(void *ctx, const struct store_row *row)
 {
     struct reading *reading = ctx;
 
@@ -113,15 +114,17 @@ void store_event_read(struct store *store, int64_t seq, store_text *done, void *
 
 /* [of one sandbox] */
 static const struct store_statement after_it[2] = {
-    {"follow events", AFTER_TEAM " ORDER BY seq LIMIT ?4"},
-    {"follow events", AFTER_TEAM " AND sandbox_id = ?5 ORDER BY seq LIMIT ?4"},
+    {.what = "follow events", .sql = AFTER_TEAM " ORDER BY seq LIMIT ?4"},
+    {.what = "follow events", .sql = AFTER_TEAM " AND sandbox_id = ?5 ORDER BY seq LIMIT ?4"},
 };
 
 /* [of a given event] */
 static const struct store_statement places[2] = {
-    {"find the newest event", "SELECT ifnull(max(seq), 0), NULL FROM events WHERE team_id = ?1"},
-    {"find event", "SELECT seq, NULL FROM events WHERE team_id = ?1 AND id = ?2"
-                   " ORDER BY seq DESC LIMIT 1"},
+    {.what = "find the newest event",
+     .sql = "SELECT ifnull(max(seq), 0), NULL FROM events WHERE team_id = ?1"},
+    {.what = "find event",
+     .sql = "SELECT seq, NULL FROM events WHERE team_id = ?1 AND id = ?2"
+            " ORDER BY seq DESC LIMIT 1"},
 };
 
 struct page {
@@ -133,7 +136,7 @@ struct page {
     void *ctx;
 };
 
-static void page_row(void *ctx, sqlite3_stmt *row)
+static void page_row(void *ctx, const struct store_row *row)
 {
     struct page *page = ctx;
     const char *body = store_column_text(row, 1);
@@ -141,7 +144,7 @@ static void page_row(void *ctx, sqlite3_stmt *row)
     /* A row that does not fit is the first of the next page. */
     page->overflow = page->overflow || (body && buf_printf(&page->lines, "%s\n", body) < 0);
     if (!page->overflow) {
-        page->last = sqlite3_column_int64(row, 0);
+        page->last = store_column_int(row, 0);
         page->found = true;
     }
 }

@@ -1,14 +1,12 @@
-/* internal.h - shared by the writer (store.c), the readers (read.c, load.c), the schema and the
- * files that know the tables.
+/* internal.h - shared by the writer (store.c), the readers (read.c, load.c), the engines (engine.h)
+ * and the files that know the tables.
  *
- * A change is a job: statements and copies of their values. The writer's thread binds and runs them
- * later, and stores all statements of a job or none. So the writer knows no table, and the files
- * that know the tables know no thread.
+ * A change is a job: statements and copies of their values. The writer's thread hands them to the
+ * engine later, which stores all statements of a job or none. So the writer knows no table and no
+ * database, and the files that know the tables know no thread.
  */
 #ifndef STORE_INTERNAL_H
 #define STORE_INTERNAL_H
-
-#include <sqlite3.h>
 
 #include "lib/base/buf.h"
 #include "lib/base/id.h"
@@ -23,10 +21,19 @@ enum {
     STORE_PAGE_BYTES_MAX = 5 * 1024 * 1024,  /* of store_events_after(): more than any event */
     STORE_BATCH_MAX = 256,                   /* jobs in one transaction */
     STORE_STATEMENTS_MAX = 80,               /* each is prepared once */
-    STORE_BUSY_MS = 5000,                    /* another process may hold the file that long */
+    STORE_AWAY_MS = 5000,   /* a job that somebody waits for waits that long for the database */
+    STORE_KEPT_MAX = 20000, /* jobs that nobody waits for, while the database is away */
+    STORE_RETRY_MS = 50,    /* the first of the pauses between tries to reach it; they double */
+    STORE_RETRY_MAX_MS = 1000,
     STORE_PURGE_EVERY_MS = 3600000,
     STORE_LATE_MS = 20,
 };
+
+/* Why it is away is for the log: the words of the network name hosts that clients need not know. */
+#define STORE_AWAY_SENTENCE "%s: the database is away; try again"
+
+struct store_row; /* of a query's answer */
+struct store_source;
 
 struct store_value {
     enum { VALUE_NULL, VALUE_TEXT, VALUE_INT } kind;
@@ -49,6 +56,7 @@ struct store_job {
     size_t values_n;
     struct buf texts; /* each with a NUL behind it */
     enum store_durability durability;
+    int64_t queued_mono_ms;
     char event_team[ID_UUID_LEN + 1]; /* whose watchers of events are called after the commit */
     store_done *done;
     void *ctx;
@@ -77,8 +85,12 @@ struct store_job *store_job_delete(const struct store_table *table, const char *
 
 /* Another row, in the same job. */
 void store_job_then_save(struct store_job *job, const struct store_table *table, const void *row);
-must_check int store_job_bind(const struct store_job *job, const struct store_step *step,
-                              sqlite3_stmt *stmt); /* SQLite's code */
+
+/* The SQL of a step, for SQLite. It is in `made` when it is made from the table. */
+const char *store_step_sql(const struct store_step *step, struct buf *made);
+
+/* The text of a value of the job, with a NUL behind it. */
+const char *store_job_text_at(const struct store_job *job, const struct store_value *value);
 void store_job_free(struct store_job *job);
 
 /* ---- store.c ---- */
@@ -92,8 +104,9 @@ void store_submit(struct store *store, struct store_job *job, enum store_durabil
 void store_submit_late(struct store *store, struct store_job *job);
 
 uv_loop_t *store_loop(const struct store *store);
-const char *store_path(const struct store *store);
-must_check int store_db_open(const char *path, int flags, sqlite3 **db, struct err *err);
+
+/* Where rows are read from. The caller releases it (engine.h). */
+struct store_source *store_source_use(struct store *store);
 
 /* ---- events.c ---- */
 
@@ -106,22 +119,24 @@ void store_job_event(struct store_job *job, const struct event_row *event);
  * `each` is called there for every row, then `done` on the loop. The job is owned from here. It
  * needs the store only during this call, so it may end after the store is closed. */
 void store_read(struct store *store, struct store_job *job,
-                void (*each)(void *ctx, sqlite3_stmt *row), store_done *done, void *ctx);
+                void (*each)(void *ctx, const struct store_row *row), store_done *done, void *ctx);
 
 /* As store_read(), for a query of one text column: the rows as one JSON array. */
 void store_read_array(struct store *store, struct store_job *job, store_text *done, void *ctx);
 
-/* Runs a query on a connection of its own and calls each for every row. */
-must_check int store_query(struct store *store, const char *sql,
-                           void (*each)(void *ctx, sqlite3_stmt *row), void *ctx, struct err *err);
+/* Runs a query without values on a connection of its own and calls each for every row. Blocks. */
+must_check int store_query(struct store *store, const struct store_statement *statement,
+                           void (*each)(void *ctx, const struct store_row *row), void *ctx,
+                           struct err *err);
 
 /* A text column, or NULL. Valid until the row's callback returns. */
-const char *store_column_text(sqlite3_stmt *row, int column);
+const char *store_column_text(const struct store_row *row, int column);
+int64_t store_column_int(const struct store_row *row, int column); /* NULL: 0 */
 
 /* Reads n columns of a row, from the one of number `first` on, into the fields of *out. False when
  * a text does not fit its field. */
-bool store_row_read(sqlite3_stmt *row, int first, const struct store_column *columns, size_t n,
-                    void *out);
+bool store_row_read(const struct store_row *row, int first, const struct store_column *columns,
+                    size_t n, void *out);
 
 /* Calls each for the rows of a table that are loaded when the daemon starts. */
 must_check int store_table_load(struct store *store, const struct store_table *table,
@@ -145,11 +160,5 @@ must_check int store_table_load(struct store *store, const struct store_table *t
         struct function load = {each, ctx};                                                        \
         return store_table_load(store, &(table), function##_row, &load, err);                      \
     }
-
-/* Brings the database to the newest version (schema.c). */
-must_check int store_migrate(sqlite3 *db, const char *path, struct err *err);
-
-/* -errno for the last error of db, and the sentence "what: message of SQLite". */
-int store_fail(sqlite3 *db, struct err *err, const char *what);
 
 #endif

@@ -134,28 +134,22 @@ struct store_job *store_job_delete(const struct store_table *table, const char *
     return job;
 }
 
-int store_job_bind(const struct store_job *job, const struct store_step *step, sqlite3_stmt *stmt)
+const char *store_step_sql(const struct store_step *step, struct buf *made)
 {
-    int r = SQLITE_OK;
-
-    for (size_t i = 0; i < step->n && r == SQLITE_OK; i++) {
-        const struct store_value *value = &job->values[step->first + i];
-        int at = (int)i + 1;
-
-        switch (value->kind) {
-        case VALUE_NULL:
-            r = sqlite3_bind_null(stmt, at);
-            break;
-        case VALUE_TEXT:
-            r = sqlite3_bind_text64(stmt, at, buf_at(&job->texts) + value->number, value->text_len,
-                                    SQLITE_STATIC, SQLITE_UTF8);
-            break;
-        case VALUE_INT:
-            r = sqlite3_bind_int64(stmt, at, value->number);
-            break;
-        }
+    if (!step->table) {
+        return step->statement->sql;
     }
-    return r;
+    if (step->statement == &step->table->save) {
+        table_sql_save(step->table, made);
+    } else {
+        table_sql_delete(step->table, made);
+    }
+    return buf_at(made);
+}
+
+const char *store_job_text_at(const struct store_job *job, const struct store_value *value)
+{
+    return buf_at(&job->texts) + value->number;
 }
 
 void store_job_free(struct store_job *job)

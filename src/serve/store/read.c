@@ -1,56 +1,31 @@
-/* read.c - queries of the running daemon, on the thread pool.
- *
- * Each query has a connection of its own. In WAL mode readers and the writer do not wait for each
- * other, and a query sees everything that was committed before it.
- */
+/* read.c - queries of the running daemon, on the thread pool. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "lib/base/alloc.h"
-#include "serve/store/internal.h"
+#include "serve/store/engine.h"
 
 struct query {
     uv_work_t work;
-    char *path;
+    struct store_source *source;
     struct store_job *job;
-    void (*each)(void *ctx, sqlite3_stmt *row);
+    store_each *each;
     store_done *done;
     void *ctx;
 };
 
 /* ---- on a thread of the pool ---- */
 
-static void query_rows(struct query *query, sqlite3 *db)
-{
-    const struct store_step *step = &query->job->steps[0];
-    sqlite3_stmt *stmt = NULL;
-    int code = sqlite3_prepare_v2(db, step->statement->sql, -1, &stmt, NULL);
-
-    if (code == SQLITE_OK) {
-        code = store_job_bind(query->job, step, stmt);
-    }
-    if (code == SQLITE_OK) {
-        while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
-            query->each(query->ctx, stmt);
-        }
-    }
-    if (code != SQLITE_DONE) {
-        (void)store_fail(db, &query->job->err, step->statement->what);
-    }
-    (void)sqlite3_finalize(stmt);
-}
-
 static void query_work(uv_work_t *work)
 {
     struct query *query = container_of(work, struct query, work);
+    const struct store_step *step = &query->job->steps[0];
     struct err *err = &query->job->err;
-    sqlite3 *db = NULL;
 
-    if (err->code == 0 && store_db_open(query->path, SQLITE_OPEN_READONLY, &db, err) == 0) {
-        query_rows(query, db);
+    if (err->code == 0) {
+        (void)query->source->query(query->source, step->statement, query->job, step, query->each,
+                                   query->ctx, err);
     }
-    (void)sqlite3_close(db);
 }
 
 /* ---- on the loop ---- */
@@ -62,19 +37,18 @@ static void query_done(uv_work_t *work, int status)
     (void)status; /* it is never cancelled */
     query->done(query->ctx, -query->job->err.code, &query->job->err);
     store_job_free(query->job);
-    free(query->path);
+    store_source_release(query->source);
     free(query);
 }
 
 void store_read(struct store *store, struct store_job *job,
-                void (*each)(void *ctx, sqlite3_stmt *row), store_done *done, void *ctx)
+                void (*each)(void *ctx, const struct store_row *row), store_done *done, void *ctx)
 {
     struct query *query = xnew(struct query);
 
     *query = (struct query){.job = job, .each = each, .done = done, .ctx = ctx};
-    query->path = strdup(store_path(store));
-    if (!query->path ||
-        uv_queue_work(store_loop(store), &query->work, query_work, query_done) < 0) {
+    query->source = store_source_use(store);
+    if (uv_queue_work(store_loop(store), &query->work, query_work, query_done) < 0) {
         abort();
     }
 }
@@ -88,7 +62,7 @@ struct array {
     void *ctx;
 };
 
-static void array_row(void *ctx, sqlite3_stmt *row)
+static void array_row(void *ctx, const struct store_row *row)
 {
     struct array *array = ctx;
     const char *text = store_column_text(row, 0);

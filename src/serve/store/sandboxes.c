@@ -12,7 +12,7 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
 
 static const struct store_statement settle = {
     .what = "settle what is stored",
-    .sql = "DELETE FROM sandboxes WHERE 0",
+    .sql = "DELETE FROM sandboxes WHERE 1 = 0",
 };
 
 void store_settle(struct store *store, store_done *done, void *ctx)

@@ -1,7 +1,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "serve/store/internal.h"
+#include "lib/base/compiler.h"
+#include "serve/store/sqlite.h"
 
 #define NEW_UUID                                                                                   \
     "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' ||"                             \

@@ -6,8 +6,8 @@
 enum { VERSIONS_KEPT = 10 };
 
 static const struct store_statement forget_versions = {
-    "delete a secret's old versions",
-    "DELETE FROM secret_versions WHERE secret_id = ? AND version <= ?",
+    .what = "delete a secret's old versions",
+    .sql = "DELETE FROM secret_versions WHERE secret_id = ? AND version <= ?",
 };
 
 void store_secret_save(struct store *store, const struct secret_row *row, store_done *done,
@@ -27,7 +27,7 @@ struct load {
     void *ctx;
 };
 
-static void on_row(void *ctx, sqlite3_stmt *row)
+static void on_row(void *ctx, const struct store_row *row)
 {
     const struct load *load = ctx;
     struct secret_row out = {.sealed = store_column_text(row, 0)};
@@ -50,5 +50,7 @@ int store_load_secrets(struct store *store, void (*each)(void *ctx, const struct
                    buf_at(&columns)) < 0) {
         abort(); /* it fits */
     }
-    return store_query(store, buf_at(&sql), on_row, &load, err);
+    return store_query(store,
+                       &(struct store_statement){.what = "read secrets", .sql = buf_at(&sql)},
+                       on_row, &load, err);
 }

@@ -1,17 +1,15 @@
-/* The loop's thread appends jobs to `queue`. The writer takes up to STORE_BATCH_MAX of them, runs
- * them in one transaction, moves them to `finished` and wakes the loop, which calls their `done`.
+/* The loop's thread appends jobs to `queue`. The writer takes up to STORE_BATCH_MAX of them, has
+ * the engine run them in one transaction, moves them to `finished` and wakes the loop, which calls
+ * their `done`.
  *
- * A transaction has many jobs, and no job may harm another: each runs inside a savepoint, so a
- * statement that fails undoes only its own job. When the transaction as a whole fails (the disk is
- * full, the commit cannot be written), nothing of it is stored. Its jobs then run again, each in a
- * transaction of its own, and only those that fail again are reported as failed.
+ * A database on another machine may be away. The writer then tries again after a pause. A job that
+ * somebody waits for fails after STORE_AWAY_MS; the others are kept for when the database is back,
+ * up to STORE_KEPT_MAX of them. The order of the jobs stays.
  */
 #include "serve/store/store.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +18,10 @@
 #include "lib/base/alloc.h"
 #include "lib/base/busy.h"
 #include "lib/base/clock.h"
-#include "lib/base/fd.h"
-#include "lib/base/id.h"
 #include "lib/base/log.h"
-#include "serve/store/internal.h"
-
-struct prepared {
-    const struct store_statement *statement;
-    sqlite3_stmt *stmt;
-};
+#include "serve/store/engine.h"
 
 struct store {
-    char *path;
     uv_thread_t writer;
     uv_async_t wake; /* on the loop */
     uv_timer_t late; /* likewise: wakes the writer for jobs that can wait */
@@ -47,62 +37,21 @@ struct store {
     struct histogram commit;
     bool closing;
 
+    atomic_bool away; /* set by the writer */
+
     /* used by the writer alone */
-    sqlite3 *db;
-    struct prepared prepared[STORE_STATEMENTS_MAX];
+    struct store_engine *engine;
+    bool last_try;    /* the store is closing: jobs that cannot be run now fail */
+    int64_t pause_ms; /* until the next try to reach a database that is away */
     int64_t purged_mono_ms;
 };
-
-/* ---- errors ---- */
-
-static int errno_of(sqlite3 *db)
-{
-    int system = sqlite3_system_errno(db);
-
-    if (system == ENOSPC) {
-        return EDQUOT; /* also where SQLite calls it an I/O error: growing its shared index */
-    }
-    switch (sqlite3_errcode(db) & 0xff) {
-    case SQLITE_FULL:
-        return EDQUOT;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return EBUSY;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return EUCLEAN;
-    case SQLITE_READONLY:
-        return EROFS;
-    case SQLITE_PERM:
-    case SQLITE_AUTH:
-    case SQLITE_CANTOPEN:
-        return system ? system : EACCES;
-    case SQLITE_NOMEM:
-        return ENOMEM;
-    case SQLITE_CONSTRAINT:
-        return EEXIST;
-    case SQLITE_TOOBIG:
-        return EMSGSIZE;
-    default: /* SQLITE_IOERR above all: a write past a quota or a limit says so in errno */
-        return system ? system : EIO;
-    }
-}
-
-int store_fail(sqlite3 *db, struct err *err, const char *what)
-{
-    int code = errno_of(db);
-    int system = sqlite3_system_errno(db);
-    bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR && system != 0;
-
-    return err_set(err, code, "%s: %s%s%s", what, sqlite3_errmsg(db), io ? ": " : "",
-                   io ? strerror(system) : "");
-}
 
 /* ---- jobs ---- */
 
 static void job_queue(struct store *store, struct store_job *job, bool wakes)
 {
     store->waiting++;
+    job->queued_mono_ms = clock_mono_ms();
     uv_mutex_lock(&store->lock);
     assert(!store->closing);
     DL_APPEND(store->queue, job);
@@ -141,206 +90,6 @@ void store_submit_late(struct store *store, struct store_job *job)
 
 /* ---- the writer's thread ---- */
 
-static int exec(sqlite3 *db, const char *sql, const char *what, struct err *err)
-{
-    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
-        return store_fail(db, err, what);
-    }
-    return 0;
-}
-
-static sqlite3_stmt *prepare(sqlite3 *db, const struct store_step *step)
-{
-    scoped_buf(made, STORE_SQL_BYTES_MAX);
-    sqlite3_stmt *stmt = NULL;
-
-    if (step->table && step->statement == &step->table->save) {
-        table_sql_save(step->table, &made);
-    } else if (step->table) {
-        table_sql_delete(step->table, &made);
-    }
-    /* A NULL statement says that it failed. */
-    (void)sqlite3_prepare_v3(db, step->table ? buf_at(&made) : step->statement->sql, -1,
-                             SQLITE_PREPARE_PERSISTENT, &stmt, NULL);
-    return stmt;
-}
-
-static sqlite3_stmt *prepared_get(struct store *store, const struct store_step *step)
-{
-    for (size_t i = 0;; i++) {
-        assert(i < STORE_STATEMENTS_MAX);
-        struct prepared *slot = &store->prepared[i];
-
-        if (slot->statement == step->statement) {
-            return slot->stmt;
-        }
-        if (!slot->statement) {
-            slot->stmt = prepare(store->db, step);
-            slot->statement = slot->stmt ? step->statement : NULL;
-            return slot->stmt;
-        }
-    }
-}
-
-static int step_run(struct store *store, struct store_job *job, const struct store_step *step)
-{
-    sqlite3_stmt *stmt = prepared_get(store, step);
-    int r = 0;
-
-    if (!stmt) {
-        return store_fail(store->db, &job->err, step->statement->what);
-    }
-    if (store_job_bind(job, step, stmt) != SQLITE_OK || sqlite3_step(stmt) != SQLITE_DONE) {
-        r = store_fail(store->db, &job->err, step->statement->what);
-    } else if (step->unchanged && sqlite3_changes(store->db) == 0) {
-        r = err_set(&job->err, step->unchanged, "%s: refused by what is there",
-                    step->statement->what);
-    }
-    (void)sqlite3_reset(stmt);
-    (void)sqlite3_clear_bindings(stmt);
-    return r;
-}
-
-/* 0, or -errno with the sentence in the job. The caller handles the savepoint. */
-static int job_steps(struct store *store, struct store_job *job)
-{
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < job->steps_n; i++) {
-        r = step_run(store, job, &job->steps[i]);
-    }
-    return r;
-}
-
-/* False when the whole transaction is gone: SQLite rolls it back by itself on some failures. */
-static bool job_run(struct store *store, struct store_job *job)
-{
-    const char *what = job->steps[0].statement->what;
-
-    if (job->err.code != 0) {
-        return true; /* its values did not fit: it fails without touching the disk */
-    }
-    if (exec(store->db, "SAVEPOINT job", what, &job->err) < 0) {
-        return false;
-    }
-    if (job_steps(store, job) < 0) {
-        return !sqlite3_get_autocommit(store->db) &&
-               sqlite3_exec(store->db, "ROLLBACK TO job; RELEASE job", NULL, NULL, NULL) ==
-                   SQLITE_OK;
-    }
-    return exec(store->db, "RELEASE job", what, &job->err) == 0;
-}
-
-static bool batch_wants_sync(const struct store_job *batch)
-{
-    const struct store_job *job;
-
-    DL_FOREACH (batch, job) {
-        if (job->durability == STORE_SYNC) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int batch_transaction(struct store *store, struct store_job *batch, struct err *err)
-{
-    /* In WAL mode FULL syncs the log at every commit, and NORMAL only at checkpoints. A commit that
-     * is not synced survives the death of the process, but not a power loss. */
-    bool sync = batch_wants_sync(batch);
-    int r = exec(store->db, sync ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
-                 "set the durability of a transaction", err);
-
-    if (r == 0) {
-        r = exec(store->db, "BEGIN IMMEDIATE", "begin a transaction", err);
-    }
-    if (r < 0) {
-        return r;
-    }
-
-    struct store_job *job;
-    DL_FOREACH (batch, job) {
-        if (!job_run(store, job)) {
-            *err = job->err;
-            return -err->code;
-        }
-    }
-    return exec(store->db, "COMMIT", "commit", err);
-}
-
-/* Each job of a failed transaction that has no error of its own gets the transaction's error. */
-static void batch_fail(struct store_job *batch, const struct err *why)
-{
-    struct store_job *job;
-
-    DL_FOREACH (batch, job) {
-        if (job->err.code == 0) {
-            (void)err_set(&job->err, why->code, "%s: %s", job->steps[0].statement->what, why->msg);
-        }
-    }
-}
-
-/* 0 when the transaction was committed, even if some of its jobs failed. */
-static int batch_run(struct store *store, struct store_job *batch)
-{
-    struct err err = {0};
-    int r = batch_transaction(store, batch, &err);
-
-    if (r < 0) {
-        if (!sqlite3_get_autocommit(store->db)) {
-            (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-        }
-        batch_fail(batch, &err);
-    }
-    return r;
-}
-
-static struct store_job *batch_run_singly(struct store *store, struct store_job *batch)
-{
-    struct store_job *finished = NULL;
-    struct store_job *job, *next;
-
-    DL_FOREACH_SAFE (batch, job, next) {
-        struct store_job *one = NULL;
-
-        DL_DELETE(batch, job);
-        DL_APPEND(one, job);
-        if (job->err.code != ENOBUFS) {
-            job->err = (struct err){0};
-        }
-        (void)batch_run(store, one); /* the error is in the job */
-        DL_DELETE(one, job);
-        DL_APPEND(finished, job);
-    }
-    return finished;
-}
-
-/* SQLite syncs nothing at a commit that changes no page. So STORE_SETTLE syncs the log itself. */
-static int log_sync(struct store *store, struct err *err)
-{
-    sqlite3_file *log = NULL;
-    int code = sqlite3_file_control(store->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, (void *)&log);
-
-    if (code == SQLITE_OK && log && log->pMethods) {
-        code = log->pMethods->xSync(log, SQLITE_SYNC_NORMAL);
-    }
-    return code == SQLITE_OK ? 0
-                             : err_set(err, EIO, "write the log of %s to the disk: %s", store->path,
-                                       sqlite3_errstr(code));
-}
-
-static void batch_settle(struct store *store, struct store_job *batch)
-{
-    struct store_job *job;
-    bool synced = false;
-
-    DL_FOREACH (batch, job) {
-        if (job->durability == STORE_SETTLE && job->err.code == 0 && !synced) {
-            synced = log_sync(store, &job->err) == 0;
-        }
-    }
-}
-
 /* Deletes rows that are older than STORE_EVENTS_KEPT_MS. A purge that fails is tried again in an
  * hour: old rows do no harm. */
 static void purge(struct store *store)
@@ -358,27 +107,125 @@ static void purge(struct store *store)
     }
     store->purged_mono_ms = now;
     (void)snprintf(text, sizeof(text), sql, before, before, before);
-    if (exec(store->db, text, "forget old events", &err) < 0) {
+    if (store->engine->exec(store->engine, text, "forget old events", &err) < 0) {
         log_warn("store: %s", err.msg);
     }
 }
 
-static struct store_job *batch_take(struct store *store)
+/* Waits for the pause to end, and not for jobs: only the database can end it. */
+static void pause_wait(struct store *store)
 {
-    struct store_job *batch = NULL;
+    int64_t until = clock_mono_ms() + store->pause_ms;
 
+    for (int64_t left; !store->closing && (left = until - clock_mono_ms()) > 0;) {
+        (void)uv_cond_timedwait(&store->work, &store->lock, (uint64_t)left * 1000000);
+    }
+}
+
+/* False when the store is closing and nothing is left to do. */
+static bool batch_take(struct store *store, struct store_job **batch)
+{
+    *batch = NULL;
     uv_mutex_lock(&store->lock);
-    while (!store->queue && !store->closing) {
+    if (store->away) {
+        pause_wait(store);
+    }
+    while (!store->queue && !store->closing && !store->away) {
         uv_cond_wait(&store->work, &store->lock);
     }
     for (int i = 0; i < STORE_BATCH_MAX && store->queue; i++) {
         struct store_job *job = store->queue;
 
         DL_DELETE(store->queue, job);
-        DL_APPEND(batch, job);
+        DL_APPEND(*batch, job);
+    }
+    store->last_try = store->closing;
+    uv_mutex_unlock(&store->lock);
+    return *batch || store->away;
+}
+
+/* The jobs of the queue that need not wait any longer for a database that is away. */
+static void queue_expire(struct store *store, struct store_job **finished)
+{
+    struct store_job *job, *next;
+    int64_t now = clock_mono_ms();
+    int kept = 0;
+
+    DL_FOREACH_SAFE (store->queue, job, next) {
+        bool late =
+            job->done ? now - job->queued_mono_ms >= STORE_AWAY_MS : ++kept > STORE_KEPT_MAX;
+
+        if (late || store->last_try) {
+            DL_DELETE(store->queue, job);
+            DL_APPEND(*finished, job);
+            (void)err_set(&job->err, EAGAIN, STORE_AWAY_SENTENCE, job->steps[0].statement->what);
+        }
+    }
+}
+
+static void away_note(struct store *store, const struct err *why)
+{
+    if (!store->away) {
+        log_warn("store: %s; changes wait for it", why->msg);
+        store->pause_ms = STORE_RETRY_MS;
+    } else if (store->pause_ms < STORE_RETRY_MAX_MS) {
+        store->pause_ms *= 2;
+    }
+    store->away = true;
+}
+
+static void back_note(struct store *store)
+{
+    if (store->away) {
+        log_info("store: the database is back");
+        store->away = false;
+    }
+}
+
+/* Gives the jobs that were run to the loop, and puts the others back to the head of the queue. */
+static void batch_hand_over(struct store *store, struct store_job *batch,
+                            struct store_job *finished)
+{
+    uv_mutex_lock(&store->lock);
+    DL_CONCAT(batch, store->queue);
+    store->queue = batch;
+    if (store->away) {
+        queue_expire(store, &finished);
+    }
+    if (finished) {
+        DL_CONCAT(store->finished, finished);
     }
     uv_mutex_unlock(&store->lock);
-    return batch;
+    (void)uv_async_send(&store->wake);
+}
+
+static void batch_run(struct store *store, struct store_job *batch)
+{
+    struct store_job *finished = NULL;
+    struct err why = {0};
+    int64_t begun_us = clock_mono_us();
+
+    if (store->engine->run(store->engine, &batch, &finished, &why) < 0) {
+        away_note(store, &why);
+    } else {
+        back_note(store);
+    }
+    if (finished) {
+        uv_mutex_lock(&store->lock);
+        histogram_add(&store->commit, clock_mono_us() - begun_us);
+        uv_mutex_unlock(&store->lock);
+    }
+    batch_hand_over(store, batch, finished);
+}
+
+/* The database is still away when the store is closed: the jobs that it has not answered fail. */
+static void writer_give_up(struct store *store)
+{
+    struct store_job *finished = NULL;
+
+    store->engine->abandon(store->engine, &finished);
+    store->away = false;
+    batch_hand_over(store, NULL, finished);
 }
 
 static void writer_main(void *arg)
@@ -386,19 +233,13 @@ static void writer_main(void *arg)
     struct store *store = arg;
     struct store_job *batch;
 
-    while ((batch = batch_take(store))) {
-        int64_t begun_us = clock_mono_us();
-
-        if (batch_run(store, batch) < 0 && batch->next) {
-            batch = batch_run_singly(store, batch);
+    while (batch_take(store, &batch)) {
+        batch_run(store, batch);
+        if (store->away && store->last_try) {
+            writer_give_up(store);
+        } else if (!store->away) {
+            purge(store);
         }
-        batch_settle(store, batch);
-        uv_mutex_lock(&store->lock);
-        histogram_add(&store->commit, clock_mono_us() - begun_us);
-        DL_CONCAT(store->finished, batch);
-        uv_mutex_unlock(&store->lock);
-        (void)uv_async_send(&store->wake);
-        purge(store);
     }
 }
 
@@ -485,106 +326,58 @@ uv_loop_t *store_loop(const struct store *store)
     return store->wake.loop;
 }
 
-const char *store_path(const struct store *store)
+bool store_away(const struct store *store)
 {
-    return store->path;
+    return store->away;
 }
 
-int store_db_open(const char *path, int flags, sqlite3 **db, struct err *err)
+struct store_source *store_source_use(struct store *store)
 {
-    char what[128];
-
-    (void)snprintf(what, sizeof(what), "open the database %s", path);
-    if (sqlite3_open_v2(path, db, flags | SQLITE_OPEN_FULLMUTEX, NULL) != SQLITE_OK) {
-        return *db ? store_fail(*db, err, what) : err_set(err, ENOMEM, "%s: out of memory", what);
-    }
-    (void)sqlite3_extended_result_codes(*db, 1);
-    (void)sqlite3_busy_timeout(*db, STORE_BUSY_MS);
-    return 0;
+    (void)atomic_fetch_add(&store->engine->source->uses, 1);
+    return store->engine->source;
 }
 
-/* The file holds tokens, so it is created with mode 0600; SQLite gives its log the same mode. The
- * directory is synced so that the name of a new file survives a power loss too. */
-static int file_prepare(const char *path, struct err *err)
+bool store_is_postgres(const char *where)
 {
-    scoped_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        return err_sys(err, "open the database %s", path);
-    }
-    char *copy = strdup(path);
-    scoped_fd dir = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(copy);
-    if (dir < 0 || fsync(dir) < 0) {
-        return err_sys(err, "sync the directory of %s", path);
-    }
-    return 0;
-}
-
-static void sql_uuid(sqlite3_context *context, int argc, sqlite3_value **argv)
-{
-    char id[ID_UUID_LEN + 1];
-
-    (void)argc, (void)argv;
-    id_uuid(id);
-    sqlite3_result_text(context, id, ID_UUID_LEN, SQLITE_TRANSIENT);
-}
-
-static int db_teach(sqlite3 *db, struct err *err)
-{
-    int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
-
-    return sqlite3_create_function(db, "uuid", 0, flags, NULL, sql_uuid, NULL, NULL) == SQLITE_OK
-               ? 0
-               : store_fail(db, err, "set up");
+    return str_starts(str_of(where), STR("postgresql://")) ||
+           str_starts(str_of(where), STR("postgres://"));
 }
 
 /* A template and its first build are stored one after the other. A template that was stored without
  * its build was reported to no client, and no sandbox could start from it. */
 static int halves_remove(struct store *store, struct err *err)
 {
-    return exec(store->db,
-                "DELETE FROM templates WHERE team_id IS NOT NULL AND build_id = ''"
-                " AND saved IS NULL AND snapshot_of IS NULL"
-                " AND id NOT IN (SELECT template_id FROM builds)",
-                "remove templates that were cut short", err);
+    return store->engine->exec(store->engine,
+                               "DELETE FROM templates WHERE team_id IS NOT NULL AND build_id = ''"
+                               " AND saved IS NULL AND snapshot_of IS NULL"
+                               " AND id NOT IN (SELECT template_id FROM builds)",
+                               "remove templates that were cut short", err);
 }
 
-static int store_prepare(struct store *store, struct err *err)
+static int store_prepare(struct store *store, const char *where, struct err *err)
 {
-    int r = file_prepare(store->path, err);
+    if (!store_is_postgres(where) && where[0] != '/') { /* which may hold a password */
+        return err_set(err, EINVAL,
+                       "the database is not a URL such as postgresql://user@host/name");
+    }
+    int r = store_is_postgres(where) ? postgres_open(where, &store->engine, err)
+                                     : sqlite_open(where, &store->engine, err);
 
-    if (r == 0) {
-        r = store_db_open(store->path, SQLITE_OPEN_READWRITE, &store->db, err);
-    }
-    if (r == 0) {
-        r = exec(store->db, "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = ON", "set up", err);
-    }
-    if (r == 0) {
-        r = db_teach(store->db, err);
-    }
-    if (r == 0) {
-        r = store_migrate(store->db, store->path, err);
-    }
-    if (r == 0) {
-        r = halves_remove(store, err);
-    }
-    return r < 0 && err->code == EUCLEAN ? err_wrap(err, "%s is damaged", store->path) : r;
+    return r < 0 ? r : halves_remove(store, err);
 }
 
-static void db_close(struct store *store)
+static void engine_close(struct store *store)
 {
-    for (size_t i = 0; i < STORE_STATEMENTS_MAX; i++) {
-        (void)sqlite3_finalize(store->prepared[i].stmt);
+    if (store->engine) {
+        store->engine->close(store->engine);
+        store->engine = NULL;
     }
-    (void)sqlite3_close(store->db);
-    store->db = NULL;
 }
 
 static void store_free(struct store *store)
 {
     uv_cond_destroy(&store->work);
     uv_mutex_destroy(&store->lock);
-    free(store->path);
     free(store);
 }
 
@@ -605,18 +398,17 @@ static void handles_close(struct store *store)
     uv_close((uv_handle_t *)&store->wake, on_closed);
 }
 
-int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err)
+int store_open(uv_loop_t *loop, const char *where, struct store **out, struct err *err)
 {
     struct store *store = xnew(struct store);
     int r;
 
-    store->path = xstrdup(path);
     if (uv_mutex_init(&store->lock) < 0 || uv_cond_init(&store->work) < 0) {
         abort();
     }
-    r = store_prepare(store, err);
+    r = store_prepare(store, where, err);
     if (r < 0) {
-        db_close(store);
+        engine_close(store);
         store_free(store);
         return r;
     }
@@ -624,14 +416,14 @@ int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err
 
     r = uv_async_init(loop, &store->wake, on_wake);
     if (r < 0) {
-        db_close(store);
+        engine_close(store);
         store_free(store);
         return err_set(err, -r, "watch the database's writer: %s", uv_strerror(r));
     }
     (void)uv_timer_init(loop, &store->late);
     r = uv_thread_create(&store->writer, writer_main, store);
     if (r < 0) {
-        db_close(store);
+        engine_close(store);
         handles_close(store);
         return err_set(err, -r, "start the database's writer: %s", uv_strerror(r));
     }
@@ -651,6 +443,6 @@ void store_close(struct store *store)
 
     (void)uv_thread_join(&store->writer);
     finished_deliver(store);
-    db_close(store);
+    engine_close(store);
     handles_close(store);
 }

@@ -1,7 +1,7 @@
-/* store.h - durable state: SQLite in WAL mode, with one thread that writes.
+/* store.h - durable state: SQLite or PostgreSQL, with one thread that writes.
  *
- * Owns:     the database file and the writer thread.
- * Needs:    a libuv loop for the answers. The directory must exist and be ours.
+ * Owns:     the database file, or the connections to the database, and the writer thread.
+ * Needs:    a libuv loop for the answers. The directory of a file must exist and be ours.
  * Blocks:   store_open() and the store_load_* calls (start-up only); the rest never.
  * Threads:  called on the loop's thread. Jobs run on the writer's thread, many in a transaction, in
  *           the order given. `done` is called on the loop after the commit.
@@ -14,7 +14,8 @@
  * tables that grow without end are read while it runs: events, deliveries of webhooks, logs of
  * builds. Those reads run on the thread pool, beside the writer.
  *
- * A full disk under the store is always -EDQUOT.
+ * A full disk under the store is always -EDQUOT. A PostgreSQL that cannot be reached is -EAGAIN:
+ * see docs/internals/store.md.
  *
  * The structs of rows below have their columns in serve/store/tables.c.
  */
@@ -51,7 +52,14 @@ typedef void store_done(void *ctx, int error, const struct err *err);
  */
 typedef void store_text(void *ctx, int error, const struct err *err, const char *text);
 
-must_check int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err);
+/* where: the path of a file, or the URL of a PostgreSQL database (postgresql://...). */
+must_check int store_open(uv_loop_t *loop, const char *where, struct store **out, struct err *err);
+
+/* Whether that is the URL of a PostgreSQL database. */
+bool store_is_postgres(const char *where);
+
+/* Whether the database could not be reached when the writer last tried. */
+bool store_away(const struct store *store);
 
 /* Runs the queued jobs, calls every outstanding `done`, then closes. Blocks until all of that is
  * done. Call it before you free anything that those callbacks use. The loop must run once more

@@ -16,10 +16,11 @@ static void printf_like(2, 3) put(struct buf *out, const char *format, ...)
     va_end(args);
 }
 
+/* Names are quoted because `user` is a word of PostgreSQL. */
 void table_sql_columns(const struct store_table *table, const char *prefix, struct buf *out)
 {
     for (size_t i = 0; i < table->columns_n; i++) {
-        put(out, "%s%s%s", i > 0 ? ", " : "", prefix, table->columns[i].name);
+        put(out, "%s%s\"%s\"", i > 0 ? ", " : "", prefix, table->columns[i].name);
     }
 }
 
@@ -32,8 +33,11 @@ static void changes_put(const struct store_table *table, struct buf *out)
         bool adds = table->columns[i].change == STORE_ADDS;
 
         if (adds || table->columns[i].change == STORE_REPLACES) {
-            put(out, "%s%s = %s%sexcluded.%s", before, name, adds ? name : "", adds ? " + " : "",
-                name);
+            put(out, "%s\"%s\" = ", before, name);
+            if (adds) {
+                put(out, "%s.\"%s\" + ", table->name, name);
+            }
+            put(out, "excluded.\"%s\"", name);
             before = ", ";
         }
     }
@@ -47,7 +51,7 @@ static size_t keys_put(const struct store_table *table, const char *before, cons
 
     for (size_t i = 0; i < table->columns_n; i++) {
         if (table->columns[i].change == STORE_KEY) {
-            put(out, "%s%s%s", n++ == 0 ? before : between, table->columns[i].name, after);
+            put(out, "%s\"%s\"%s", n++ == 0 ? before : between, table->columns[i].name, after);
         }
     }
     return n;

@@ -48,8 +48,9 @@ struct store_column {
 };
 
 struct store_statement {
-    const char *what; /* "save sandbox": the start of an error sentence */
-    const char *sql;  /* NULL: it is made from the table */
+    const char *what;     /* "save sandbox": the start of an error sentence */
+    const char *sql;      /* NULL: it is made from the table */
+    const char *postgres; /* the same for PostgreSQL; NULL: made from `sql` (dialect.h) */
 };
 
 struct store_table {
