@@ -25,9 +25,15 @@ static void degrade(json_t *list, const char *what, const char *message)
     (void)json_array_append_new(list, one);
 }
 
-static json_t *degraded(const struct keeper_client *keeper, const struct sandboxes *sandboxes)
+static json_t *degraded(const struct keeper_client *keeper, const struct sandboxes *sandboxes,
+                        const struct store *store)
 {
     json_t *list = json_array();
+
+    if (store_away(store)) {
+        degrade(list, "database",
+                "The database is away: running sandboxes go on, changes wait for it or fail.");
+    }
 
     if (!keeper_client_connected(keeper)) {
         degrade(list, "keeper",
@@ -103,7 +109,7 @@ void handle_health(struct call *call, const json_t *body)
         answer_e2b(call);
         return;
     }
-    json_t *list = degraded(options->keeper, options->sandboxes);
+    json_t *list = degraded(options->keeper, options->sandboxes, options->store);
     json_t *reply = json_object();
     (void)json_object_set_new(reply, "status",
                               json_string(json_array_size(list) ? "degraded" : "ok"));

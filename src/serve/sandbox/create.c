@@ -334,7 +334,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     if (is_starting(sb) && error < 0) {
         start_set_row(sb->start, ROW_NONE); /* nothing is on record, so no end has to be recorded */
         sb->on_record = sb->state == SANDBOX_RESUMING;
-        start_fail(sb, error == -EDQUOT ? error : -EIO, err);
+        start_fail(sb, error == -EDQUOT || error == -EAGAIN ? error : -EIO, err);
     } else if (is_starting(sb)) {
         start_set_row(sb->start, ROW_SAVED);
         start_check(sb);
