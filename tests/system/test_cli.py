@@ -457,6 +457,7 @@ NO_JSON = {
     "serve": "it is the daemon",
     "keeper": "it is a part of the daemon",
     "prepare": "it is a part of the daemon's start",
+    "store copy": "it is run once, by a person",
     "ca": "it prints a certificate, in the one form that programs read",
     "help": "it is for people",
 }
@@ -471,6 +472,7 @@ NO_QUIET = {
     "serve": "it is the daemon",
     "keeper": "it is a part of the daemon",
     "prepare": "it is a part of the daemon's start",
+    "store copy": "it is run once, by a person",
     "ca": "it prints a certificate",
     "help": "it is for people",
     "template logs": "its lines are messages already",

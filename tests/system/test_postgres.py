@@ -1,10 +1,12 @@
 """The daemon with its state in PostgreSQL, which is restarted under it and taken away from it."""
 
+import os
+import subprocess
 import threading
 
 import httpx
 import pytest
-from daemon import running, until
+from daemon import Daemon, running, until
 from e2b import Sandbox
 from postgres import postgres_running
 
@@ -117,3 +119,49 @@ def test_restarts_of_the_database_under_load(daemon, postgres):
         )
         assert events(daemon, sandbox_id) == ["created", "killed"]
     assert postgres.ask("SELECT count(*) FROM sandboxes WHERE state <> 'killed'") == "0"
+
+
+def copy(daemon, postgres):
+    """`atoll store copy`, with the URL where nobody sees it."""
+    return subprocess.run(
+        [daemon.program, "store", "copy", "--data", str(daemon.data)],
+        env=os.environ | {"ATOLL_DATABASE": postgres.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_state_of_a_machine_moves_into_the_database():
+    """It is refused while a daemon runs, and when the database is not empty; what was there is there afterwards."""
+    daemon = Daemon()
+    with postgres_running() as postgres:
+        try:
+            daemon.start()
+            runs = Sandbox.create(timeout=600, metadata={"note": "tab\tline\n\\ é"}, **daemon.sdk)
+            rests = Sandbox.create(timeout=600, **daemon.sdk)
+            rests.files.write("/home/user/note", "rested")
+            assert Sandbox.pause(rests.sandbox_id, **daemon.sdk)
+            before = events(daemon, rests.sandbox_id)
+            info = Sandbox.get_info(runs.sandbox_id, **daemon.sdk)
+            refused = copy(daemon, postgres)
+            assert refused.returncode == 1 and "stop it first" in refused.stderr
+            assert postgres.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == "0"
+
+            daemon.stop()
+            done = copy(daemon, postgres)
+            assert done.returncode == 0, done.stderr
+            assert "Copied" in done.stdout
+            refused = copy(daemon, postgres)
+            assert refused.returncode == 1 and "not empty" in refused.stderr
+
+            daemon.environment["ATOLL_DATABASE"] = postgres.url
+            (daemon.data / "state" / "atoll.db").rename(daemon.data / "state" / "copied.db")
+            daemon.start()
+            assert Sandbox.get_info(runs.sandbox_id, **daemon.sdk).metadata == info.metadata
+            assert events(daemon, rests.sandbox_id) == before
+            again = Sandbox.connect(rests.sandbox_id, timeout=600, **daemon.sdk)
+            assert again.files.read("/home/user/note") == "rested"
+            assert events(daemon, rests.sandbox_id) == [*before, "resumed"]
+        finally:
+            daemon.remove()

@@ -27,9 +27,6 @@
 #include "lib/base/clock.h"
 #include "serve/store/dialect.h"
 
-/* Names the lock that a daemon holds while it writes. */
-#define WRITER_LOCK "7020583113291498"
-
 enum {
     ROUNDS_MAX = 8, /* then each job gets a transaction of its own */
     NAME_BYTES = 16,
@@ -87,7 +84,7 @@ static void predecessor_end(struct postgres *pg)
     }
     (void)snprintf(sql, sizeof(sql),
                    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
-                   " AND pid = %d AND objid::bigint = " WRITER_LOCK
+                   " AND pid = %d AND objid::bigint = " POSTGRES_WRITER_LOCK
                    " & 4294967295 AND database = (SELECT oid FROM pg_database"
                    " WHERE datname = current_database())",
                    pg->backend_pid);
@@ -98,7 +95,7 @@ static void predecessor_end(struct postgres *pg)
 static int lock_hold(struct postgres *pg, struct err *err)
 {
     PGresult *result = NULL;
-    int r = postgres_exec(pg->conn, "SELECT pg_try_advisory_lock(" WRITER_LOCK ")",
+    int r = postgres_exec(pg->conn, "SELECT pg_try_advisory_lock(" POSTGRES_WRITER_LOCK ")",
                           "lock the database", POSTGRES_ANSWER_MS, &result, err);
 
     if (r == 0 && !is_true(result)) {

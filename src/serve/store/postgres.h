@@ -11,6 +11,9 @@
 
 #include "serve/store/engine.h"
 
+/* Names the lock that a daemon holds while it writes. */
+#define POSTGRES_WRITER_LOCK "7020583113291498"
+
 enum {
     POSTGRES_CONNECT_MS = 3000,
     POSTGRES_ANSWER_MS = 30000, /* a dead network is noticed earlier, by TCP itself */

@@ -66,6 +66,12 @@ bool store_away(const struct store *store);
  * afterwards, to close our handle. NULL is fine. */
 void store_close(struct store *store);
 
+/* Copies all rows of a file into an empty PostgreSQL database, and tells how many each table has.
+ * No daemon may use either. All of it or nothing is copied. Blocks. */
+typedef void store_copied(void *ctx, const char *table, int64_t rows);
+must_check int store_copy(const char *path, const char *url, store_copied *each, void *ctx,
+                          struct err *err);
+
 struct store_figures {
     uint64_t waiting;        /* jobs whose `done` has not been called */
     uint64_t failed;         /* jobs that could not be stored, since the start */
