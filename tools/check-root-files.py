@@ -35,7 +35,8 @@ PREPARERS = {
 # The files that may have rows for what a jail prepared.
 OPENERS = ["src/keeper/disk/tenant_file.c"]  # open it
 FINDERS = ["src/keeper/disk/mounts.c", "src/keeper/disk/volume.c", "src/keeper/jail/jail_inside.c", "src/keeper/checkpoint/volume_mounts.c"]  # O_PATH
-INSIDE = ["src/inside/stow/read.c", "src/inside/stow/write.c", "src/inside/stow/main.c", "src/keeper/disk/pool.c"]  # see the page
+INSIDE = ["src/inside/stow/read.c", "src/inside/stow/write.c", "src/inside/stow/main.c", "src/keeper/disk/pool.c",
+          "src/keeper/disk/spare.c"]  # see the page
 
 
 def without_comments(text):

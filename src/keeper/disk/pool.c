@@ -21,6 +21,7 @@
 #include "keeper/disk/charge.h"
 #include "keeper/disk/disk_repair.h"
 #include "keeper/disk/image.h"
+#include "keeper/disk/spare.h"
 #include "keeper/disk/subvol.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
@@ -45,7 +46,8 @@ struct pool {
     bool limits_disk;
     bool simple; /* quotas charge the writer, not the holder, of data */
     unsigned removed_n;
-    struct err why; /* why disks have no limit */
+    struct spares *spares; /* NULL where none are kept */
+    struct err why;        /* why disks have no limit */
 };
 
 static bool on_btrfs(int fd)
@@ -196,6 +198,7 @@ int pool_open(const char *path, uint64_t image_bytes, struct pool **out, struct 
     if (pool->sandboxes_fd < 0) {
         return err_sys(err, "open sandboxes in the pool");
     }
+    pool->spares = pool->simple ? spares_open(pool->fd, pool->sandboxes_fd) : NULL;
     *out = move_ptr(&pool);
     return 0;
 }
@@ -205,6 +208,7 @@ void pool_close(struct pool *pool)
     if (!pool) {
         return;
     }
+    spares_close(pool->spares);
     fd_closep(&pool->sandboxes_fd);
     fd_closep(&pool->host_ns_fd);
     fd_closep(&pool->fd);
@@ -376,12 +380,14 @@ static void disk_undo(struct pool *pool, const char *id)
 
 int pool_disk_create(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
 {
-    int r = disk_volume_create(pool, id);
+    int r = spares_take(pool->spares, id);
+    const bool is_spare = r == 0;
 
+    r = r == -ENOENT ? disk_volume_create(pool, id) : r;
     if (r < 0) {
         return err_code(err, -r, "make the disk of jail %s", id);
     }
-    r = disk_fill(pool, id, disk_mb, err);
+    r = is_spare ? pool_disk_bound(pool, id, disk_mb, err) : disk_fill(pool, id, disk_mb, err);
     if (r < 0) {
         disk_undo(pool, id);
     }
@@ -526,8 +532,12 @@ static int groups_sweep(struct pool *pool, const char *id)
 
 int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
 {
-    int r = pool->btrfs ? subvol_destroy(pool->sandboxes_fd, id) : -EINVAL;
+    struct charge charge;
 
+    if (!charge_read(pool, id, &charge) && spares_keep(pool->spares, id)) {
+        return 0;
+    }
+    int r = pool->btrfs ? subvol_destroy(pool->sandboxes_fd, id) : -EINVAL;
     if (r == 0 || r == -ENOENT) {
         charge_remove(pool, id);
         if (pool->limits_disk && ++pool->removed_n % GROUPS_SWEEP_EVERY == 0) {
@@ -564,6 +574,7 @@ void pool_sweep(struct pool *pool)
     scoped_fd trash = openat(pool->fd, "trash", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped_fd charges = openat(pool->fd, CHARGE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+    spares_sweep(pool->spares);
     if (trash < 0 || pool_names_each(trash, POOL_SHOWN, trash_remove, pool, &err) < 0) {
         log_warn("the pool's trash cannot be read");
     }
@@ -597,6 +608,11 @@ uint64_t pool_disk_limit(struct pool *pool, const char *id)
         return 0;
     }
     return charge_read(pool, id, &charge) ? charge.limit_bytes : subvol_limit_bytes(fd, 0);
+}
+
+int pool_disk_saving(struct pool *pool, const char *id, struct err *err)
+{
+    return spares_bar(pool->spares, id, err);
 }
 
 int pool_each(struct pool *pool, void (*each)(void *ctx, const char *id), void *ctx,

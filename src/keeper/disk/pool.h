@@ -6,7 +6,7 @@
  * namespace: so it outlives the keeper. Where that cannot be done, sandboxes are plain directories
  * without a disk limit, and pool_limits_disk() is false.
  *
- * Owns:    <pool>.img, and what is below <pool>/sandboxes and <pool>/trash.
+ * Owns:    <pool>.img, and what is below <pool>/sandboxes, <pool>/trash and <pool>/spare.
  * Needs:   root; mkfs.btrfs on the first start.
  * Blocks:  pool_open() for seconds on the first start; the rest for the disk, briefly.
  * Threads: one at a time.
@@ -76,6 +76,8 @@ must_check int pool_disk_open(struct pool *pool, const char *id);
 bool pool_disk_exists(struct pool *pool, const char *id);
 /* 0 when the disk is gone already. The space is freed in the background. */
 must_check int pool_disk_remove(struct pool *pool, const char *id, struct err *err);
+/* Called before a disk is saved: it is removed with its jail, then, and does not become spare. */
+must_check int pool_disk_saving(struct pool *pool, const char *id, struct err *err);
 /* Bytes that count against its limit; 0 where the pool cannot tell. */
 uint64_t pool_disk_bytes(struct pool *pool, const char *id);
 /* Its limit; 0 when it has none. */

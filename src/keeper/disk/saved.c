@@ -83,7 +83,8 @@ int saved_disk_take(struct pool *pool, int begun_fd, const char *id, bool stop, 
     if (!pool_on_btrfs(pool)) {
         return plain_take(pool, begun_fd, disk, err);
     }
-    int r = charge_keep(pool, disk, id, stop, begun_fd, &group, err);
+    int r = pool_disk_saving(pool, id, err);
+    r = r < 0 ? r : charge_keep(pool, disk, id, stop, begun_fd, &group, err);
     if (r < 0) {
         return r;
     }
