@@ -294,6 +294,7 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_RESTORE] = handle_restore,
         [KEEPER_LIST_SAVED] = handle_list_saved,
         [KEEPER_PACK] = handle_pack,
+        [KEEPER_FORGET] = handle_forget,
         [KEEPER_SOCKETS] = handle_sockets,
         [KEEPER_VOLUME_MAKE] = handle_volume_make,
         [KEEPER_VOLUME_REMOVE] = handle_volume_remove,

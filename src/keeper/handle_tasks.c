@@ -5,6 +5,7 @@
 #include <utlist.h>
 
 #include "keeper/answer.h"
+#include "keeper/checkpoint/fill.h"
 #include "keeper/checkpoint/pack.h"
 #include "keeper/checkpoint/restore.h"
 #include "keeper/checkpoint/save.h"
@@ -58,8 +59,11 @@ static void save_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 {
     struct request_task *task = ctx;
 
-    result->status = save_jail(task->handler->shared, task->req.id, &task->req.save, fds,
-                               &result->saved, &result->err);
+    result->status = fill_wait(task->handler->shared, task->req.id, &result->err);
+    if (result->status == 0) {
+        result->status = save_jail(task->handler->shared, task->req.id, &task->req.save, fds,
+                                   &result->saved, &result->err);
+    }
     for (result->fds_n = 0; result->status == 0 && fds[result->fds_n] >= 0;) {
         result->fds_n++;
     }
@@ -107,6 +111,33 @@ void handle_save(struct handler *handler, uint64_t client, const struct keeper_r
         return;
     }
     request_task_begin(handler, client, req, save_task, false);
+}
+
+/* ---- forget ---- */
+
+static void forget_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct request_task *task = ctx;
+    struct jail_shared *shared = task->handler->shared;
+
+    (void)fds;
+    fill_wait_save(shared, task->req.save.name);
+    result->status = saved_forget(shared->pool, task->req.save.name, &result->err);
+}
+
+/* A save that a jail is being filled from is removed when the jail has all its memory. */
+void handle_forget(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    if (!fill_uses(handler->shared, req->save.name)) {
+        struct keeper_answer answer = answer_at_once(handler->shared, req);
+        handler_answer_plain(handler, client, &answer);
+        return;
+    }
+    struct keeper_request named = *req;
+    zygote_forget(handler->shared, req->save.name);
+    (void)snprintf(named.id, sizeof(named.id), "forget-%.*s",
+                   (int)(sizeof(named.id) - sizeof("forget-")), req->save.name);
+    request_task_begin(handler, client, &named, forget_task, false);
 }
 
 /* ---- pack ---- */
@@ -190,8 +221,9 @@ static void restore_task(void *ctx, struct task_result *result, int fds[KEEPER_F
     struct request_task *task = ctx;
     struct jail jail; /* its descriptors are sent with the result, and close with this process */
 
-    result->status = restore_jail(task->handler->shared, task->req.id, &task->req.plan,
-                                  task->is_retry, task->zygote, &jail, &result->made, &result->err);
+    result->status =
+        restore_jail(task->handler->shared, task->req.id, &task->req.plan, task->is_retry,
+                     task->zygote, task->lazy, &jail, &result->made, &result->err);
     if (result->status < 0) {
         return;
     }
@@ -220,7 +252,7 @@ void handle_restore(struct handler *handler, uint64_t client, const struct keepe
                      ? -1
                      : zygote_use(handler->shared, from, name_is_being_restored(handler, from));
 
-    request_task_begin_with_zygote(handler, client, req, restore_task, false, zygote);
+    request_task_begin_with_zygote(handler, client, req, restore_task, false, zygote, zygote < 0);
 }
 
 void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req,
@@ -240,6 +272,10 @@ static void restore_done(struct handler *handler, const struct request_task *was
     answer.channel = result->channel;
     if (result->status == 0) {
         handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
+    } else if (was->lazy && result->made && !ending_of(handler, req->id)) {
+        log_warn("jail %s is tried once more, with its memory at once: %s", req->id,
+                 result->err.msg);
+        ending_begin_with_retry(handler, client, req->id, result->made, &answer, req, false);
     } else if (was->zygote >= 0 && result->made && !ending_of(handler, req->id)) {
         log_warn("jail %s is tried once more, without a zygote: %s", req->id, result->err.msg);
         zygote_failed(handler->shared, req->plan.from);
@@ -290,8 +326,8 @@ static void request_task_clean_up(struct handler *handler, const struct keeper_r
         if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
             saved_abandon(handler->shared->pool, req->save.name);
         }
-    } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE ||
-               req->op == KEEPER_VOLUME_REMOVE) {
+    } else if (req->op == KEEPER_PACK || req->op == KEEPER_FORGET ||
+               req->op == KEEPER_VOLUME_MAKE || req->op == KEEPER_VOLUME_REMOVE) {
         return;
     } else if (req->op == KEEPER_RESTORE) {
         result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;

@@ -33,6 +33,7 @@ struct request_task {
     bool overdue;
     uint64_t client;
     bool is_retry;
+    bool lazy;  /* its memory may come later */
     int zygote; /* its socket, which the keeper may have closed since; -1: restored without one */
     char group[CGROUP_TASK_BYTES];
     struct keeper_request req;
@@ -89,7 +90,7 @@ void request_task_begin(struct handler *handler, uint64_t client, const struct k
                         task_function *run, bool is_retry);
 void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
                                     const struct keeper_request *req, task_function *run,
-                                    bool is_retry, int zygote);
+                                    bool is_retry, int zygote, bool lazy);
 /* Ends the task when its process has reported, and continues with what waited for it. */
 void request_task_step(struct handler *handler, struct request_task *task);
 void request_task_free(struct request_task *task);
@@ -99,6 +100,7 @@ void request_task_free(struct request_task *task);
 void handle_create(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_forget(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_volume_remove(struct handler *handler, uint64_t client,

@@ -22,6 +22,8 @@
 #include <sys/un.h>
 
 #include "keeper/checkpoint/criu.h"
+#include "keeper/checkpoint/fill.h"
+#include "keeper/checkpoint/lazyfill_wire.h"
 #include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/restore.h"
 #include "keeper/checkpoint/zygote.h"
@@ -390,6 +392,18 @@ static int socket_open(struct keeper *keeper, struct err *err)
     return 0;
 }
 
+/* While the host's /dev can be reached. Without it, restores wait for their memory. */
+static void lazy_ready(struct keeper *keeper)
+{
+    struct jail_shared *shared = &keeper->shared;
+
+    shared->lazy_mb = keeper->options->lazy_mb;
+    shared->userfault_fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    if (keeper->criu_zygote.lazyfill == LAZYFILL_VERSION && shared->userfault_fd >= 0) {
+        shared->criu_lazy = &keeper->criu_zygote;
+    }
+}
+
 /* Before SIGCHLD is ignored: this runs CRIU to ask for its version. */
 static int memory_ready(struct keeper *keeper, struct err *err)
 {
@@ -404,6 +418,7 @@ static int memory_ready(struct keeper *keeper, struct err *err)
         log_info("each sandbox that starts from memory has a copy of its own: %s", err_zygote.msg);
     } else {
         shared->zygotes = zygotes_new(&keeper->criu_zygote);
+        lazy_ready(keeper);
     }
     return manifest_agent_keep(shared->pool, keeper->options->agent_path, shared->agent_hash, err);
 }
@@ -460,6 +475,7 @@ static void leftovers_mend(struct jail_shared *shared)
     struct err err;
 
     zygotes_sweep(shared->groups);
+    fill_sweep(shared);
     cgroups_task_sweep(shared->groups, WORK_PATIENCE_MS);
     if (cgroups_each(shared->groups, jail_thaw, shared, &err) < 0 ||
         cgroups_each(shared->groups, jail_found, shared, &err) < 0) {
@@ -537,6 +553,7 @@ static void keeper_close(struct keeper *keeper)
     zygotes_free(&keeper->shared);
     merge_stop(&keeper->shared.merge);
     fd_closep(&keeper->shared.keeper_root_ns);
+    fd_closep(&keeper->shared.userfault_fd);
     network_free(keeper->shared.network);
     size_files_free(keeper->shared.size_files);
     size_bpf_close(keeper->shared.size_bpf);
@@ -555,6 +572,7 @@ int keeper_main(const struct keeper_options *options)
         .options = options,
         .shared = {.keeper_root_ns = -1,
                    .lock_fd = options->lock_fd,
+                   .userfault_fd = -1,
                    .task_timeout_ms =
                        options->task_timeout_ms ? options->task_timeout_ms : HANDLE_TASK_TIMEOUT_MS,
                    .merge = MERGE_NONE},

@@ -24,6 +24,7 @@ enum {
     WORD_MERGE_PAGES,
     WORD_BPF_FIGURES,
     WORD_WORKERS,
+    WORD_LAZY_MB,
     WORDS,
     NUMBER_BYTES = 16,
 };
@@ -36,7 +37,7 @@ static char *plain(const char *text)
 int keeper_options_exec(const char *program, const struct keeper_options *options, struct err *err)
 {
     char uid[NUMBER_BYTES], gid[NUMBER_BYTES], level[NUMBER_BYTES], lock[NUMBER_BYTES];
-    char workers[NUMBER_BYTES];
+    char workers[NUMBER_BYTES], lazy_mb[NUMBER_BYTES];
     char *words[WORDS + 1] = {
         [WORD_NAME] = plain("atoll"),
         [WORD_COMMAND] = plain("keeper"), /* shown by ps */
@@ -51,6 +52,7 @@ int keeper_options_exec(const char *program, const struct keeper_options *option
         [WORD_MERGE_PAGES] = plain(options->merge_pages ? "1" : "0"),
         [WORD_BPF_FIGURES] = plain(options->bpf_figures ? "1" : "0"),
         [WORD_WORKERS] = workers,
+        [WORD_LAZY_MB] = lazy_mb,
     };
 
     (void)snprintf(uid, sizeof(uid), "%" PRIu32, options->client_uid);
@@ -58,6 +60,7 @@ int keeper_options_exec(const char *program, const struct keeper_options *option
     (void)snprintf(level, sizeof(level), "%d", (int)options->log_level);
     (void)snprintf(lock, sizeof(lock), "%d", options->lock_fd);
     (void)snprintf(workers, sizeof(workers), "%" PRIu32, options->workers);
+    (void)snprintf(lazy_mb, sizeof(lazy_mb), "%" PRIu32, options->lazy_mb);
     if (fcntl(options->lock_fd, F_SETFD, 0) < 0) {
         return err_sys(err, "hand over the lock");
     }
@@ -85,7 +88,8 @@ int keeper_options_read(int words_n, char **words, struct keeper_options *out, s
         !number_read(words[WORD_LOCK], INT32_MAX, &lock) ||
         !number_read(words[WORD_MERGE_PAGES], true, &merge_pages) ||
         !number_read(words[WORD_BPF_FIGURES], true, &bpf_figures) ||
-        !number_read(words[WORD_WORKERS], UINT32_MAX, &out->workers)) {
+        !number_read(words[WORD_WORKERS], UINT32_MAX, &out->workers) ||
+        !number_read(words[WORD_LAZY_MB], UINT32_MAX, &out->lazy_mb)) {
         return err_set(err, EINVAL, "this is started by `atoll keeper`");
     }
     out->socket_path = words[WORD_SOCKET];

@@ -52,12 +52,12 @@ static int timeout_ms_of(const struct handler *handler, const struct keeper_requ
 void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         task_function *run, bool is_retry)
 {
-    request_task_begin_with_zygote(handler, client, req, run, is_retry, -1);
+    request_task_begin_with_zygote(handler, client, req, run, is_retry, -1, false);
 }
 
 void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
                                     const struct keeper_request *req, task_function *run,
-                                    bool is_retry, int zygote)
+                                    bool is_retry, int zygote, bool lazy)
 {
     struct request_task *task = xnew(struct request_task);
     struct err err = {0};
@@ -69,6 +69,7 @@ void request_task_begin_with_zygote(struct handler *handler, uint64_t client,
         .deadline_ms = clock_mono_ms() + timeout_ms_of(handler, req),
         .client = client,
         .is_retry = is_retry,
+        .lazy = lazy,
         .zygote = zygote,
         .req = *req,
     };

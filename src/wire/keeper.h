@@ -246,7 +246,8 @@ struct keeper_options {
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
     bool merge_pages;     /* equal pages of jails are merged, where the kernel can (merge.h) */
     bool bpf_figures;     /* system calls return a jail's own size, likewise (size_bpf.h) */
-    uint32_t workers;     /* processes that start and end jails; 0: by the number of processors */
+    uint32_t lazy_mb; /* a restore of more memory does not wait for it (fill.h); 0: each waits */
+    uint32_t workers; /* processes that start and end jails; 0: by the number of processors */
     enum log_level log_level;
     int lock_fd;         /* held while the keeper runs */
     int task_timeout_ms; /* of one save or restore; 0: HANDLE_TASK_TIMEOUT_MS. For tests */

@@ -85,13 +85,12 @@ static int version_read(const char *text)
     return version;
 }
 
-/* A CRIU with our patch has a line "Zygote: 1" besides. */
-static int zygote_read(const char *text)
+/* A CRIU with our patches has lines "Zygote: 1" and "Lazyfill: 1" besides. */
+static int mark_read(const char *text, const char *mark)
 {
-    static const char mark[] = "\nZygote: ";
     const char *found = strstr(text, mark);
 
-    return found ? (int)strtol(found + sizeof(mark) - 1, NULL, 10) : 0;
+    return found ? (int)strtol(found + strlen(mark), NULL, 10) : 0;
 }
 
 /* Sets version and zygote; both are 0 when the program does not answer. */
@@ -101,7 +100,7 @@ static void version_ask(struct criu_program *program)
     char text[256];
     char *words[] = {(char[]){"--version"}, NULL};
 
-    program->version = program->zygote = 0;
+    program->version = program->zygote = program->lazyfill = 0;
     if (pipe2(pair, O_CLOEXEC) < 0) {
         return;
     }
@@ -116,7 +115,8 @@ static void version_ask(struct criu_program *program)
     (void)small_file_read_fd(from, text, sizeof(text));
     if (pid > 0 && pid_wait_success(pid)) {
         program->version = version_read(text);
-        program->zygote = zygote_read(text);
+        program->zygote = mark_read(text, "\nZygote: ");
+        program->lazyfill = mark_read(text, "\nLazyfill: ");
     }
 }
 
@@ -342,13 +342,18 @@ _Noreturn void criu_exec_clean(const struct criu_program *program, char *const *
 }
 
 static _Noreturn void criu_exec(const struct criu_program *program, int (*enter)(void *ctx),
-                                void *ctx, int socket, pid_t parent)
+                                void *ctx, int socket, const int *lazy_fds, pid_t parent)
 {
-    char number[16];
-    char *words[] = {(char[]){"swrk"}, number, NULL};
+    char number[16], lazy[2][16];
+    char *words[] = {(char[]){"swrk"}, number, NULL, NULL, NULL};
 
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
+    }
+    for (int i = 0; lazy_fds && i < 2; i++) {
+        (void)fcntl(lazy_fds[i], F_SETFD, 0);
+        (void)snprintf(lazy[i], sizeof(lazy[i]), "%d", lazy_fds[i]);
+        words[2 + i] = lazy[i];
     }
     /* After enter(): a change of credentials there would cancel it. */
     task_child_die_with_parent(parent);
@@ -359,6 +364,12 @@ static _Noreturn void criu_exec(const struct criu_program *program, int (*enter)
 int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
+    return criu_start_lazy(program, group_fd, enter, ctx, NULL, out, err);
+}
+
+int criu_start_lazy(const struct criu_program *program, int group_fd, int (*enter)(void *ctx),
+                    void *ctx, const int lazy_fds[2], struct criu *out, struct err *err)
+{
     const pid_t parent = getpid();
     int socket = -1, pidfd = -1;
     pid_t pid = task_fork("CRIU", group_fd, &socket, &pidfd, err);
@@ -368,7 +379,7 @@ int criu_start(const struct criu_program *program, int group_fd, int (*enter)(vo
         return pid;
     }
     if (pid == 0) {
-        criu_exec(program, enter, ctx, socket, parent);
+        criu_exec(program, enter, ctx, socket, lazy_fds, parent);
     }
     *out = (struct criu){.pid = pid, .pidfd = pidfd, .socket = socket};
     return 0;

@@ -33,8 +33,9 @@ struct criu_program {
     char path[CRIU_PATH_BYTES];
     char loader[CRIU_PATH_BYTES]; /* "" for an installed CRIU */
     char libraries[CRIU_PATH_BYTES];
-    int version; /* major * 10000 + minor * 100 + sublevel */
-    int zygote;  /* the version of `criu zygote` (criu/README.md), or 0 */
+    int version;  /* major * 10000 + minor * 100 + sublevel */
+    int zygote;   /* the version of `criu zygote` (criu/README.md), or 0 */
+    int lazyfill; /* the version of `criu swrk` with a pager, or 0 */
 };
 
 /* Whether a process (0: this one) has a seccomp filter. The kernel does not let such a process
@@ -82,6 +83,10 @@ struct criu {
  * before exec(). Restored processes inherit both. */
 must_check int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx),
                           void *ctx, struct criu *out, struct err *err);
+/* The same, for a restore that leaves memory to a pager: its socket, and /dev/userfaultfd. */
+must_check int criu_start_lazy(const struct criu_program *program, int group_fd,
+                               int (*enter)(void *ctx), void *ctx, const int lazy_fds[2],
+                               struct criu *out, struct err *err);
 #define CRIU_NONE                                                                                  \
     {                                                                                              \
         .pidfd = -1, .socket = -1                                                                  \

@@ -13,6 +13,7 @@
 #include "keeper/checkpoint/criu.h"
 #include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/checkpoint/criu_uid.h"
+#include "keeper/checkpoint/fill.h"
 #include "keeper/checkpoint/images.h"
 #include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/reason.h"
@@ -42,6 +43,8 @@ struct restore {
     const struct keeper_plan *plan;
     bool tcp_close;
     int zygote; /* its socket, or -1 */
+    bool lazy;
+    struct fill fill;
     struct jail *out;
     struct manifest manifest;
     struct volume_mounts had; /* where the images expect volumes */
@@ -362,6 +365,20 @@ static int clone_take(struct restore *restore, struct err *err)
     return r;
 }
 
+/* Whether the memory is left to a pager. */
+static bool lazy_start(struct restore *restore, int group_fd, struct err *err)
+{
+    if (!restore->lazy || !fill_wanted(restore->shared, restore->memory_fd)) {
+        return false;
+    }
+    int r = fill_start(restore->shared, restore->id, restore->plan->from, group_fd, &restore->fill,
+                       err);
+    if (r < 0) {
+        log_info("jail %s is restored with its memory at once: %s", restore->id, err->msg);
+    }
+    return r == 0;
+}
+
 /* A zygote that does not answer costs time and nothing else. */
 static int criu_begin(struct restore *restore, int group_fd, struct err *err)
 {
@@ -370,6 +387,11 @@ static int criu_begin(struct restore *restore, int group_fd, struct err *err)
             return 0;
         }
         log_info("jail %s is restored without a zygote: %s", restore->id, err->msg);
+    }
+    if (lazy_start(restore, group_fd, err)) {
+        const int fds[] = {restore->fill.socket, restore->shared->userfault_fd};
+        return criu_start_lazy(restore->shared->criu_lazy, group_fd, groups_enter, restore, fds,
+                               &restore->criu, err);
     }
     return criu_start(restore->shared->criu, group_fd, groups_enter, restore, &restore->criu, err);
 }
@@ -412,6 +434,11 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
     }
     criu_stop(&restore->criu);
     if (r == 0) {
+        fill_leave(&restore->fill);
+    } else {
+        fill_stop(&restore->fill);
+    }
+    if (r == 0) {
         criu_mounts_remember(&restore->mounts);
     }
     return r;
@@ -436,7 +463,8 @@ static int memory_open(struct restore *restore, struct err *err)
 }
 
 int restore_jail(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
-                 bool tcp_close, int zygote, struct jail *out, unsigned *made, struct err *err)
+                 bool tcp_close, int zygote, bool lazy, struct jail *out, unsigned *made,
+                 struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
     struct restore restore = {
@@ -445,6 +473,8 @@ int restore_jail(struct jail_shared *shared, const char *id, const struct keeper
         .plan = plan,
         .tcp_close = tcp_close,
         .zygote = zygote,
+        .lazy = lazy,
+        .fill = FILL_NONE,
         .out = out,
         .saved_fd = -1,
         .memory_fd = -1,

@@ -16,10 +16,11 @@
 #include "wire/keeper.h"
 
 /* With tcp_close, TCP connections are closed rather than continued: one in the middle of a
- * handshake cannot be restored. `zygote`: the socket of one (zygote.h), or -1. On failure *made has
+ * handshake cannot be restored. `zygote`: the socket of one (zygote.h), or -1. `lazy`: much memory
+ * may come later (fill.h). On failure *made has
  * the parts to remove, as with jail_begin(); -EIO when CRIU failed, and a retry may succeed. */
 must_check int restore_jail(struct jail_shared *shared, const char *id,
-                            const struct keeper_plan *plan, bool tcp_close, int zygote,
+                            const struct keeper_plan *plan, bool tcp_close, int zygote, bool lazy,
                             struct jail *out, unsigned *made, struct err *err);
 
 /* A jail that is being restored has a mark in the pool until it is complete and taken over. If the

@@ -119,6 +119,9 @@ enum { CGROUP_TASK_BYTES = KEEPER_ID_BYTES + 8 };
 /* Makes a group for work on that jail. Returns a descriptor of it, for CLONE_INTO_CGROUP. */
 must_check int cgroups_task_make(struct cgroups *groups, const char *id,
                                  char name[CGROUP_TASK_BYTES], struct err *err);
+/* The same for the pager of that jail (fill.h): .fill-<id>. It outlives the keeper, so the sweep
+ * removes it only when it is empty. */
+must_check int cgroups_fill_make(struct cgroups *groups, const char *id, struct err *err);
 /* Kills all other processes of the group; the caller is in it. */
 void cgroups_task_alone(struct cgroups *groups, const char *name);
 /* Kills all processes of the group. */

@@ -5,12 +5,15 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "keeper/jail/cgroup_tree.h"
 #include "lib/base/clock.h"
 #include "lib/base/small_file.h"
+
+#define FILL ".fill-"
 
 enum {
     TASKS_MAX = 8, /* groups of one jail whose processes are still exiting */
@@ -38,6 +41,17 @@ int cgroups_task_make(struct cgroups *groups, const char *id, char name[CGROUP_T
         }
     }
     return err_set(err, EBUSY, "earlier work on jail %s does not end", id);
+}
+
+int cgroups_fill_make(struct cgroups *groups, const char *id, struct err *err)
+{
+    const int dir_fd = groups->at[0].dir_fd;
+    char name[CGROUP_TASK_BYTES];
+
+    (void)snprintf(name, sizeof(name), FILL "%s", id);
+    (void)unlinkat(dir_fd, name, AT_REMOVEDIR);
+    int fd = mkdirat(dir_fd, name, 0755) < 0 ? -1 : cgroup_leaf_open(&groups->at[0], name);
+    return fd < 0 ? err_sys(err, "make a control group for the pager of jail %s", id) : fd;
 }
 
 void cgroups_task_alone(struct cgroups *groups, const char *name)
@@ -77,6 +91,10 @@ static void sweep_one(void *ctx, const char *name)
     const struct sweep *sweep = ctx;
     struct err err;
 
+    if (strncmp(name, FILL, sizeof(FILL) - 1) == 0) {
+        (void)sweep_try(sweep, name);
+        return;
+    }
     while (!sweep_try(sweep, name) && clock_mono_ms() < sweep->patient_until_ms) {
         (void)poll(NULL, 0, SWEEP_POLL_MS);
     }

@@ -41,9 +41,12 @@ struct jail_shared {
     struct size_bpf *size_bpf; /* NULL where the kernel does not allow it, or it is switched off */
     int keeper_root_ns;        /* the keeper's own mount namespace, to return to */
     int lock_fd;               /* shows that a keeper runs: no other process may hold it */
-    const struct criu_program *criu; /* NULL where memory cannot be saved */
-    struct err criu_why;             /* the reason, then */
-    struct zygotes *zygotes;         /* keeper/checkpoint/zygote.h; NULL without a CRIU that can */
+    const struct criu_program *criu;      /* NULL where memory cannot be saved */
+    struct err criu_why;                  /* the reason, then */
+    const struct criu_program *criu_lazy; /* one that leaves out memory (fill.h), or NULL */
+    int userfault_fd;                     /* /dev/userfaultfd, or -1 */
+    uint32_t lazy_mb;        /* memory from which a restore does not wait for it; 0: never */
+    struct zygotes *zygotes; /* keeper/checkpoint/zygote.h; NULL without a CRIU that can */
     struct merge merge;
     bool merges; /* equal pages of jails are merged */
     char agent_hash[SHA256_HEX_LEN + 1];

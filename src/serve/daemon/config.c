@@ -174,6 +174,9 @@ static const struct setting settings[] = {
     {FIELD(pack_after_s), .kind = COUNT_OR_NONE, .fallback = "300", .hint = "SECONDS",
      .help = "delay after a pause before its memory is compressed on disk; 0: never "
              "compress"},
+    {FIELD(lazy_resume_mb), .kind = COUNT_OR_NONE, .fallback = "64", .hint = "MB",
+     .help = "a sandbox with more memory than this runs before its memory is read, if the "
+             "kernel and CRIU can; 0: never"},
     {FIELD(merge_pages), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "share equal memory pages between sandboxes; a sandbox can then detect by "
              "timing that another has a page"},

@@ -69,6 +69,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     bool registry_local;
     uint64_t paused_days_max;
     uint64_t pack_after_s;
+    uint64_t lazy_resume_mb;
     bool merge_pages;
     bool bpf_figures;
     uint64_t keeper_workers; /* or CONFIG_AUTO */

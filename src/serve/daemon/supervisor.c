@@ -470,6 +470,8 @@ int supervisor_keeper(const struct config *config, const struct paths *paths)
         .instance = paths->instance,
         .merge_pages = config->merge_pages,
         .bpf_figures = config->bpf_figures,
+        .lazy_mb =
+            config->lazy_resume_mb < UINT32_MAX ? (uint32_t)config->lazy_resume_mb : UINT32_MAX,
         .workers = keeper_workers(config),
         .log_level = config->log_level,
         .lock_fd = lock,
