@@ -92,7 +92,7 @@ static void request_assert(const struct keeper_request *req)
         break;
     case KEEPER_SAVE:
         saved_assert(req->save.name);
-        assert(req->save.flags < KEEPER_SAVE_LOOK << 1);
+        assert(req->save.flags < KEEPER_SAVE_ALONE << 1);
         break;
     case KEEPER_ATTACH:
         assert(req->jail.pid > 1);
