@@ -55,8 +55,9 @@ def of_pid(agent, pid):
 
 def test_every_process_is_listed(own_sandbox, agent):
     command = own_sandbox.commands.run("sleep 1000", background=True, user="user")
-    row = until(lambda: next((r for r in agent.processes() if r["command"] == "sleep 1000"), None), "it is listed")
-    assert row["user"] == "user" and row["state"] == "S" and row["memoryBytes"] > 0
+    asleep = {"command": "sleep 1000", "state": "S"}  # right after its start it runs
+    row = until(lambda: next((r for r in agent.processes() if asleep.items() <= r.items()), None), "it is listed")
+    assert row["user"] == "user" and row["memoryBytes"] > 0
     assert row["cpuSeconds"] >= 0 and row["startedAt"].endswith("Z")
     started = of_pid(agent, command.pid)
     assert started["started"] is True
