@@ -541,6 +541,15 @@ static void a_cell_goes_on_over_a_pause(void)
     finish();
 }
 
+static void cell_over_a_pause(int *interpreter, int from)
+{
+    on_loop(pause_sandbox);
+    on_loop(have_paused);
+    (void)close(*interpreter);
+    on_loop(resume_sandbox);
+    cell_asked_for(interpreter, from);
+}
+
 /* An interpreter takes a connection that ends before the pause for a client that leaves. */
 static void a_cell_that_comes_back_keeps_its_connection_until_the_pause(void)
 {
@@ -548,11 +557,7 @@ static void a_cell_that_comes_back_keeps_its_connection_until_the_pause(void)
         int interpreter = -1;
         start();
         int c = cell(&interpreter, true);
-        on_loop(pause_sandbox);
-        on_loop(have_paused);
-        (void)close(interpreter);
-        on_loop(resume_sandbox);
-        cell_asked_for(&interpreter, 6);
+        cell_over_a_pause(&interpreter, 6);
         on_loop(pause_sandbox); /* it has not answered yet */
         CHECK(only.watches->settled);
         struct pollfd ended = {.fd = interpreter, .events = POLLIN};
@@ -580,11 +585,7 @@ static void a_cell_without_an_answer_is_asked_for(void)
         int interpreter = -1;
         start();
         int c = cell_ask(&interpreter);
-        on_loop(pause_sandbox);
-        on_loop(have_paused);
-        (void)close(interpreter);
-        on_loop(resume_sandbox);
-        cell_asked_for(&interpreter, 0);
+        cell_over_a_pause(&interpreter, 0);
         if (known) {
             answer(interpreter, name);
             send_chunk(interpreter, "all\n", 4);
